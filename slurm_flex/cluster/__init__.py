@@ -12,6 +12,12 @@ from slurm_flex.cluster.model import (
     ReservationAffinity,
     SlurmSpec,
 )
+from slurm_flex.cluster.settings import (
+    Settings,
+    find_settings_file,
+    load_settings,
+    parse_settings,
+)
 
 __all__ = [
     "BootDisk",
@@ -22,7 +28,11 @@ __all__ = [
     "Pool",
     "Provisioning",
     "ReservationAffinity",
+    "Settings",
     "SlurmSpec",
+    "find_settings_file",
     "load_cluster",
+    "load_settings",
     "parse_cluster",
+    "parse_settings",
 ]
