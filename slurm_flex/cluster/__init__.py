@@ -1,4 +1,7 @@
-"""cluster_config.json and slurm-flex.toml: schema, validation, names."""
+"""cluster_config.json and slurm-flex.toml: schema, validation, names.
+
+The settings are in :mod:`slurm_flex.cluster.settings` (they need pydantic; this doesn't).
+"""
 
 from slurm_flex.cluster.config import load_cluster, parse_cluster
 from slurm_flex.cluster.model import (
@@ -12,12 +15,6 @@ from slurm_flex.cluster.model import (
     ReservationAffinity,
     SlurmSpec,
 )
-from slurm_flex.cluster.settings import (
-    Settings,
-    find_settings_file,
-    load_settings,
-    parse_settings,
-)
 
 __all__ = [
     "BootDisk",
@@ -28,11 +25,7 @@ __all__ = [
     "Pool",
     "Provisioning",
     "ReservationAffinity",
-    "Settings",
     "SlurmSpec",
-    "find_settings_file",
     "load_cluster",
-    "load_settings",
     "parse_cluster",
-    "parse_settings",
 ]

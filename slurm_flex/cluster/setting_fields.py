@@ -11,7 +11,15 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+)
 
 from slurm_flex.durations import format_duration, parse_duration
 from slurm_flex.errors import FlexError
@@ -34,6 +42,23 @@ Count = Annotated[StrictInt, Ge(1)]
 Percent = Annotated[StrictInt, Ge(1), Le(100)]
 
 
+def _matching(pattern: str) -> StringConstraints:
+    return StringConstraints(strict=True, pattern=f"^(?:{pattern})?$")
+
+
+Url = Annotated[str, _matching(r"https?://[^\s/]+(?:/\S*)?")]
+SlurmTime = Annotated[str, _matching(r"\d+(?:-\d+)?(?::\d+){0,2}|INFINITE|UNLIMITED")]
+Image = Annotated[str, _matching(r"projects/[^/\s]+/global/images/(?:family/)?[^/\s]+")]
+KeySource = Annotated[
+    str,
+    _matching(
+        r"secret:projects/[^/\s]+/secrets/[^/\s]+(?:/versions/[^/\s]+)?|nfs:/\S+|metadata:[\w.-]+"
+    ),
+]
+Host = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?")]
+Signal = Annotated[str, _matching(r"(?:B:)?(?:SIG)?[A-Z][A-Z0-9]{1,8}|\d{1,2}")]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=False
@@ -49,11 +74,11 @@ class Edges(_Section):
     """Region of the cluster. Empty: the one in the cluster file's `name`, or of its zones."""
     cluster_file: str = ""
     """The cluster file. Empty: cluster_config.json beside this file. Relative: to this folder."""
-    endpoint: str = ""
+    endpoint: Url = ""
     """URL of the Compute Engine API, for the emulator. Empty: Google's own."""
     credentials: Literal["default", "anonymous"] = "default"
     """How to sign in: application default credentials, or not at all (the emulator)."""
-    node_image: str = ""
+    node_image: Image = ""
     """Image of pools that name no node_image: projects/P/global/images/family/F. It must hold
     slurmd, munge and, for GPUs, the driver."""
     backend: Literal["scontrol", "pyslurm"] = "scontrol"
@@ -138,7 +163,7 @@ class EndOfLife(_Section):
     """Nothing may run on a node in the last moments before its end: a reservation begins here."""
     expiry_warning: Duration = timedelta(minutes=10)
     """How long before the end jobs that would outlast the node are told. 0s: never."""
-    expiry_signal: Mapping[str, str] = Field(default_factory=dict)
+    expiry_signal: Mapping[str, Signal] = Field(default_factory=dict)
     """Signal to the batch step at the warning, by partition: { gpu = "USR1" }. A signal kills a
     job that doesn't trap it. Jobs may ask by themselves: --comment="flex-signal=USR1@600"."""
     expiry_requeue: StrictBool = False
@@ -205,7 +230,7 @@ class Rendering(_Section):
     after a node failure, or the job takes other nodes."""
     suspend_time: Interval = timedelta(minutes=5)
     """SuspendTime: how long a dynamic node may be idle."""
-    default_time: str = ""
+    default_time: SlurmTime = ""
     """DefaultTime of the partitions ("4:00:00", "1-00:00:00"): a job without a time limit fits
     only a node that has never lived. Empty: none."""
     boot_allowance: Duration = timedelta(minutes=15)
@@ -215,11 +240,11 @@ class Rendering(_Section):
     node_overrides: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
     """Keys of a pool's NodeName line as slurmd -C prints them on a real node, by pool:
     { a3u = { RealMemory = "2900000" } }."""
-    conf_server: str = ""
+    conf_server: Host = ""
     """HOST or HOST:PORT of slurmctld as the nodes reach it. Empty: the controller's host name."""
     auth_type: Literal["munge", "slurm"] = "munge"
     """What the key is for: auth/munge, or auth/slurm (Slurm 23.11 and later)."""
-    key_source: str = ""
+    key_source: KeySource = ""
     """Where a node finds the key: "secret:projects/P/secrets/S", "nfs:/home/.../munge.key" (a
     path on a mounted file system) or "metadata:KEY". Empty: the image has it."""
 

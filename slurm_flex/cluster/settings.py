@@ -179,4 +179,6 @@ def _limit(item: Any) -> str:
         limit = item["ctx"][name]
         limit = "0s" if "timedelta" in repr(limit) else limit  # durations have no other limit
         return f"{shown!r} is out of range, {words} {limit}"
+    if kind == "string_pattern_mismatch":
+        return f"{shown!r} is not valid here, see etc/slurm-flex.toml"
     return f"{shown!r} is not {_KINDS.get(kind, item['msg'])}"
