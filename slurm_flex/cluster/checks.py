@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from slurm_flex.cluster.model import Cluster, Pool, Provisioning
+from slurm_flex.cluster.pool_checks import check_machine, check_provisioning, machine_warnings
 from slurm_flex.cluster.reader import Reader, closest
 from slurm_flex.cluster.schema import RFC1035
 from slurm_flex.durations import format_duration
@@ -22,8 +23,6 @@ _NAME: Final = re.compile(RFC1035)
 _LONGEST_NAME: Final = 63
 _LARGEST_GROUP: Final = 2000  # a zonal MIG with paginated listing (Compute Engine's MIG limits)
 _SHORTEST_REQUEST: Final = 600  # requestedRunDuration: 10 minutes at least
-_GPU_FAMILY: Final = re.compile(r"(a[234]|g[24])-")
-_FLEX_FAMILY: Final = re.compile(r"(a[234]x?|g[24]|h4d|ct[0-9a-z]+)-")
 
 
 def check(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> list[str]:
@@ -37,13 +36,6 @@ def check(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> list[str
         _check_login(cluster, reader)
         return [*_id_warnings(cluster, read, reader), *_pool_warnings(cluster)]
     return []
-
-
-def is_gpu(pool: Pool) -> bool:
-    """The pool's machines have GPUs: it says so, or its machine family always has."""
-    return bool(
-        pool.accelerator_count or pool.accelerator_type or _GPU_FAMILY.match(pool.machine_type)
-    )
 
 
 def _check_names(cluster: Cluster, reader: Reader) -> None:
@@ -86,8 +78,9 @@ def _check_pools(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> N
             reader.complain(f"{path}.scaling_spec", what, "0 <= min <= max")
         if not reader.lenient:
             _check_scaling(pool, item, path, reader)
-            _check_provisioning(pool, item, path, reader)
-            _check_machine(cluster, pool, item, path, reader)
+            check_provisioning(pool, item, path, reader)
+            check_machine(pool, item, path, reader)
+            _check_zone(cluster, pool, path, reader)
 
 
 def _check_scaling(pool: Pool, item: Mapping[str, Any], path: str, reader: Reader) -> None:
@@ -99,56 +92,7 @@ def _check_scaling(pool: Pool, item: Mapping[str, Any], path: str, reader: Reade
         reader.complain(f"{path}.scaling_spec.max_node_count", what, fix)
 
 
-def _check_provisioning(pool: Pool, item: Mapping[str, Any], path: str, reader: Reader) -> None:
-    model = pool.provisioning_model
-    affinity = pool.reservation_affinity
-    given = "provisioning_model" in item
-    if not given and is_gpu(pool) and affinity is None:
-        fix = "FLEX_START, ON_DEMAND, SPOT, or RESERVATION with a reservation_affinity"
-        reader.complain(f"{path}.provisioning_model", "is missing on a GPU pool", fix)
-    where = f"{path}.machine_spec.reservation_affinity"
-    if affinity is not None and model is not Provisioning.RESERVATION:
-        reader.complain(where, f"has no place in a {model.value} pool", "remove it")
-    if affinity is None and model is Provisioning.RESERVATION:
-        reader.complain(where, "is missing in a RESERVATION pool", "name the reservation")
-    if affinity is not None and affinity.type == "SPECIFIC_RESERVATION":
-        if not affinity.values:
-            reader.complain(f"{where}.values", "is missing", "the name of the reservation")
-        if affinity.key != "compute.googleapis.com/reservation-name":
-            fix = "compute.googleapis.com/reservation-name"
-            reader.complain(f"{where}.key", f'"{affinity.key}" names no reservation', fix)
-    if affinity is not None and affinity.type == "NO_RESERVATION":
-        reader.complain(f"{where}.type", "contradicts a RESERVATION pool", "use another model")
-    if "flex_start_max_duration" in item and not pool.is_flex_start:
-        what = f"has no meaning in a {model.value} pool"
-        reader.complain(f"{path}.flex_start_max_duration", what, "remove it, or use FLEX_START")
-    if given and pool.is_flex_start and not _flex_machine(pool):
-        what = f"FLEX_START doesn't give {pool.machine_type} machines"
-        fix = "ON_DEMAND or SPOT; Flex-start is for GPU machines (not A4X) and H4D"
-        reader.complain(f"{path}.provisioning_model", what, fix)
-
-
-def _flex_machine(pool: Pool) -> bool:
-    """Flex-start takes all GPU types except A4X, and H4D; no general CPU machines."""
-    kind = pool.machine_type
-    if not kind or kind.startswith("a4x"):
-        return not kind
-    return bool(pool.accelerator_count) or _FLEX_FAMILY.match(kind) is not None
-
-
-def _check_machine(
-    cluster: Cluster, pool: Pool, item: Mapping[str, Any], path: str, reader: Reader
-) -> None:
-    spec = item.get("machine_spec", {})
-    if pool.accelerator_type and not pool.accelerator_count and "accelerator_count" not in spec:
-        reader.complain(f"{path}.machine_spec.accelerator_count", "is missing", "8 for A3 and A4")
-    if pool.accelerator_count and not pool.accelerator_type:
-        fix = "such as NVIDIA_H200_141GB"
-        reader.complain(f"{path}.machine_spec.accelerator_type", "is missing", fix)
-    if is_gpu(pool) and pool.boot_disk.type == "pd-standard":
-        what = f"GPU machines ({pool.machine_type}) can't boot from pd-standard"
-        fix = "pd-ssd or hyperdisk-balanced"
-        reader.complain(f"{path}.boot_disk.boot_disk_type", what, fix)
+def _check_zone(cluster: Cluster, pool: Pool, path: str, reader: Reader) -> None:
     if cluster.region and pool.zone and pool.zone.rpartition("-")[0] != cluster.region:
         what = f"{pool.zone} is not in the cluster's region {cluster.region}"
         reader.complain(f"{path}.zone", what, f"a zone such as {cluster.region}-a")
@@ -244,6 +188,7 @@ def _id_warnings(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> I
 def _pool_warnings(cluster: Cluster) -> Iterator[str]:
     in_use = {pool_id for part in cluster.partitions for pool_id in part.node_pool_ids}
     for pool in cluster.compute_pools:
+        yield from machine_warnings(pool)
         if pool.id and pool.id not in in_use:
             yield f"the pool {pool.id} is in no partition: no job can reach it"
         if pool.is_flex_start and pool.run_duration.total_seconds() < _SHORTEST_REQUEST:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_flex.cluster import checks
+from slurm_flex.cluster.machines import Machine, accelerator_enum, find_machine
 from slurm_flex.cluster.model import (
     LONGEST_RUN,
     BootDisk,
@@ -175,6 +176,7 @@ def _slurm(slurm: Mapping[str, Any]) -> SlurmSpec:
 
 def _pool(item: Mapping[str, Any], at: int, login_id: str, reader: Reader) -> Pool:
     machine = item.get("machine_spec", {})
+    known = find_machine(machine.get("machine_type", "")) or Machine("", 0, 0)
     scaling = item.get("scaling_spec", {})
     disk = item.get("boot_disk", {})
     affinity = machine.get("reservation_affinity")
@@ -189,8 +191,8 @@ def _pool(item: Mapping[str, Any], at: int, login_id: str, reader: Reader) -> Po
         zone=item.get("zone", ""),
         provisioning_model=_model(item, is_login, lenient=reader.lenient),
         machine_type=machine.get("machine_type", ""),
-        accelerator_type=machine.get("accelerator_type", ""),
-        accelerator_count=machine.get("accelerator_count", 0),
+        accelerator_type=machine.get("accelerator_type") or accelerator_enum(known.gpu),
+        accelerator_count=machine.get("accelerator_count", known.gpus),
         min_node_count=least,
         max_node_count=scaling.get("max_node_count", least),
         run_duration=LONGEST_RUN if duration is None else timedelta(seconds=duration),

@@ -81,8 +81,15 @@ class Reader:
 
     def complain(self, path: str, what: str, fix: str = "") -> None:
         """Note an error at a path; its keys may be in snake case whatever the file writes."""
+        if self.is_faulty(path):
+            return
         path = as_written(path, self.data)
         self.errors.append(ClusterFileError(what, source=self.source, path=path, fix=fix))
+
+    def is_faulty(self, path: str) -> bool:
+        """Something has been said of exactly this path already; more would only follow from it."""
+        written = as_written(path, self.data)
+        return any(isinstance(e, ClusterFileError) and e.path == written for e in self.errors)
 
     def read(self, shape: Shape, value: object, path: str) -> Any:
         """The value, normalised; None stands for a value that was wrong (and is complained of)."""
