@@ -66,6 +66,8 @@ def _last(cluster: Cluster) -> str:
 
 
 def _check_pools(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> None:
+    if not cluster.pools and not reader.lenient:
+        reader.complain("node_pools", "is empty", "a login pool and at least one more")
     seen: dict[str, int] = {}
     for at, (pool, item) in enumerate(zip(cluster.pools, read.get("node_pools", []), strict=True)):
         path = f"node_pools[{at}]"
@@ -102,6 +104,8 @@ def _unknown_pool(cluster: Cluster, pool_id: str, path: str, reader: Reader) -> 
     """Complain if no pool has that id."""
     if not pool_id or cluster.pool(pool_id) is not None:
         return False
+    if not all(pool.id for pool in cluster.pools) or not cluster.pools:
+        return True  # the pool's own id is wrong, which has been said
     meant = closest(pool_id, [pool.id for pool in cluster.pools])
     known = ", ".join(pool.id for pool in cluster.pools) or "none"
     fix = f"did you mean {meant}?" if meant else f"the pools are {known}"

@@ -116,10 +116,9 @@ def _cluster(read: Mapping[str, Any], data: Mapping[str, object], reader: Reader
         )
         for item in slurm.get("partitions", [])
     )
-    if not partitions and reader.lenient:
-        partitions = tuple(
-            PartitionSpec(pool.id, (pool.id,)) for pool in pools if not pool.is_login
-        )
+    if not partitions and reader.lenient:  # the usual case: a partition has one pool
+        ids = dict.fromkeys(pool.id for pool in pools if pool.id and not pool.is_login)
+        partitions = tuple(PartitionSpec(pool_id, (pool_id,)) for pool_id in ids)
     project, region, last = _name_parts(read.get("name", ""))
     network = read.get("network", {})
     return Cluster(
