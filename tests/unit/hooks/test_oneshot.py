@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -46,10 +47,8 @@ def test_it_outlives_the_kill_of_the_hooks_process_group(site: Site, tmp_path: P
     )
     assert hook.wait(20) == 0
     # What slurmscriptd does to the group of a program that has exited.
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(hook.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     gate.touch()
     wait_for(lambda: count_lines(ran) == 1, "the one-shot's end")
 
