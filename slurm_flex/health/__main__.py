@@ -1,0 +1,7 @@
+"""`python -m slurm_flex.health`."""
+
+import sys
+
+from slurm_flex.health.cli import main
+
+sys.exit(main())
