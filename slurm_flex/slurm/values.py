@@ -1,0 +1,58 @@
+"""Single values as Slurm prints them: nothing, lengths of time, the power-save configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from slurm_flex.model import SlurmConfig
+
+_NOTHING: Final = frozenset(("", "(null)", "n/a", "none", "unknown", "not_set", "not set"))
+_FOREVER: Final = frozenset(("infinite", "unlimited", "-1"))
+_SECONDS: Final = re.compile(r"(\d{1,12})(?:\.\d+)?\s*(?:s|secs?|seconds?)?", re.ASCII | re.I)
+CONFIG_TIMES: Final = ("SuspendTime", "SuspendTimeout", "ResumeTimeout")
+CONFIG_KEYS: Final = (
+    "SuspendExcNodes",
+    "SuspendExcParts",
+    "SuspendExcStates",
+    *CONFIG_TIMES,
+    "SlurmctldParameters",
+)
+"""What a pass looks at in ``scontrol show config``."""
+
+
+def parse_text(value: str | None) -> str | None:
+    """Text, None for every way in which Slurm says that there is none."""
+    return None if value is None or value.strip().lower() in _NOTHING else value
+
+
+def parse_seconds(value: str | None) -> timedelta | None:
+    """``300``, ``300 sec``; None for INFINITE, NONE, -1 and nothing. Raises ValueError."""
+    if value is None or value.strip().lower() in _NOTHING | _FOREVER:
+        return None
+    match = _SECONDS.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(f'"{value}" is not a number of seconds as Slurm prints it')
+    return timedelta(seconds=int(match[1]))
+
+
+def parse_config(values: Mapping[str, str | None]) -> SlurmConfig:
+    """The CONFIG_KEYS of ``scontrol show config`` as a value. Raises ValueError, key first."""
+
+    def seconds(key: str) -> timedelta | None:
+        try:
+            return parse_seconds(values.get(key))
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from error
+
+    return SlurmConfig(
+        suspend_exc_nodes=parse_text(values.get("SuspendExcNodes")),
+        suspend_exc_parts=parse_text(values.get("SuspendExcParts")),
+        suspend_exc_states=parse_text(values.get("SuspendExcStates")),
+        suspend_time=seconds("SuspendTime"),
+        suspend_timeout=seconds("SuspendTimeout"),
+        resume_timeout=seconds("ResumeTimeout"),
+        slurmctld_parameters=parse_text(values.get("SlurmctldParameters")),
+    )
