@@ -17,6 +17,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
+from slurm_flex.compute.fleet import Operation
 from slurm_flex.errors import FlexError, InputErrors
 from slurm_flex.model import Memory
 from slurm_flex.snapshot import dump_memory, load_memory
@@ -33,8 +34,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SCHEMA: Final = (
     "CREATE TABLE memory (one INTEGER PRIMARY KEY CHECK (one = 1), body TEXT NOT NULL)",
     "CREATE TABLE nonce (key TEXT PRIMARY KEY, nonce TEXT NOT NULL, at INTEGER NOT NULL)",
-    "CREATE TABLE pending (handle TEXT PRIMARY KEY, action TEXT NOT NULL, pool TEXT NOT NULL,"
-    " request TEXT, nodes TEXT NOT NULL, at INTEGER NOT NULL)",
+    "CREATE TABLE pending (operation TEXT PRIMARY KEY, nodes TEXT NOT NULL, nonce_key TEXT,"
+    " at INTEGER NOT NULL)",
     "CREATE TABLE event (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,"
     " kind TEXT NOT NULL, pool TEXT, job INTEGER, nodes TEXT NOT NULL, text TEXT NOT NULL)",
     "CREATE INDEX event_at ON event (at)",
@@ -47,15 +48,13 @@ class MemoryFileError(FlexError):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An operation that was started and isn't known to be over. `handle` is the fleet's own text;
-    `request` is the resize request that it makes, None for other calls."""
+    """An operation that was started and isn't known to be over, and the nodes that it is for.
+    `nonce_key`: what its nonce is kept under, None if it needs none."""
 
-    handle: str
-    action: str
-    pool: str
-    request: str | None
+    operation: Operation
     nodes: tuple[str, ...]
     at: datetime
+    nonce_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +117,29 @@ class Store:
         """Operations to look at, oldest first."""
         with _said(self.path):
             rows = self._db.execute(
-                "SELECT handle, action, pool, request, nodes, at FROM pending ORDER BY at, handle"
+                "SELECT operation, nodes, at, nonce_key FROM pending ORDER BY at, operation"
             ).fetchall()
         return tuple(
-            Pending(handle, action, pool, request, tuple(nodes.split()), _time(at))
-            for handle, action, pool, request, nodes, at in rows
+            Pending(_operation(text), tuple(nodes.split()), _time(at), key)
+            for text, nodes, at, key in rows
         )
 
     def keep_pending(self, operations: Iterable[Pending]) -> None:
         rows = [
-            (one.handle, one.action, one.pool, one.request, " ".join(one.nodes),
-             _number(one.at))
+            (_text(one.operation), " ".join(one.nodes), one.nonce_key, _number(one.at))
             for one in operations
-        ]  # fmt: skip
+        ]
         with self._write() as db:
-            db.executemany("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?)", rows)
 
-    def drop_pending(self, handles: Iterable[str]) -> None:
+    def drop_pending(self, operations: Iterable[Pending]) -> None:
+        """They are over: forget them and their nonces."""
+        gone = tuple(operations)
         with self._write() as db:
-            db.executemany("DELETE FROM pending WHERE handle = ?", [(one,) for one in handles])
+            db.executemany(
+                "DELETE FROM pending WHERE operation = ?", [(_text(one.operation),) for one in gone]
+            )
+            db.executemany("DELETE FROM nonce WHERE key = ?", [(one.nonce_key,) for one in gone])
 
     # --- the journal
 
@@ -304,6 +307,16 @@ def _said(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise _no_use(path, error) from error
+
+
+def _text(operation: Operation) -> str:
+    return json.dumps([operation.pool, operation.kind, operation.target, operation.name,
+                       operation.scope])  # fmt: skip
+
+
+def _operation(text: str) -> Operation:
+    pool, kind, target, name, scope = json.loads(text)
+    return Operation(pool, kind, tuple(target), name, scope)
 
 
 def _number(moment: datetime) -> int:

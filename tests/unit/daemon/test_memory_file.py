@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_flex.compute.fleet import Operation
 from slurm_flex.memory import (
     FILE_NAME,
     Entry,
@@ -134,14 +135,18 @@ def test_a_nonce_does_not_stay_for_ever(tmp_path: Path) -> None:
 
 def test_operations_on_their_way_are_kept_until_they_are_over(tmp_path: Path) -> None:
     kept = store(tmp_path)
-    first = Pending("op-1", "request", "gx", "j51-1", ("c1-gx-0", "c1-gx-1"), NOW)
-    second = Pending("op-2", "delete_instances", "gx", None, (), NOW + timedelta(seconds=0.5))
+    request = Operation("gx", "request", ("j51-1",), "operation-1", "us-central1-b")
+    deletion = Operation("gx", "delete_instances", ("c1-gx-2",), "operation-2", "us-central1-b")
+    first = Pending(request, ("c1-gx-0", "c1-gx-1"), NOW, "gx/j51-1")
+    second = Pending(deletion, ("c1-gx-2",), NOW + timedelta(seconds=0.5))
+    nonce = kept.nonces(["gx/j51-1"], NOW)
     kept.keep_pending([second, first])
     assert kept.pending() == (first, second)
     kept.close()
     kept = store(tmp_path)
-    kept.drop_pending(["op-1"])
+    kept.drop_pending([first])
     assert kept.pending() == (second,)
+    assert kept.nonces(["gx/j51-1"], NOW) != nonce
 
 
 def test_the_journal_is_read_by_time_number_and_length(tmp_path: Path) -> None:
