@@ -1,0 +1,1 @@
+"""The emulated cloud without any HTTP, process or clock of its own."""

@@ -1,0 +1,57 @@
+"""The interface between the emulated cloud and what runs for a VM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from slurm_flex.emulator.core.records import Instance
+
+
+class Driver(Protocol):
+    """Starts and ends guests. Every call may be repeated."""
+
+    def start(self, instance: Instance) -> None:
+        """The VM is RUNNING: bring its guest up. Must not wait for it to be ready."""
+        ...
+
+    def end(self, instances: Sequence[Instance]) -> None:
+        """The VMs are over: kill their guests without a goodbye, and return when they are dead."""
+        ...
+
+    def console(self, instance: Instance) -> str:
+        """What the serial console holds."""
+        ...
+
+    def adopt(self, instances: Sequence[Instance]) -> None:
+        """After a restart: these VMs are RUNNING; take over their guests, start what is missing."""
+        ...
+
+
+class RecordDriver:
+    """VMs are records; nothing runs."""
+
+    def start(self, instance: Instance) -> None:
+        """Nothing to do."""
+
+    def end(self, instances: Sequence[Instance]) -> None:
+        """Nothing to do."""
+
+    def console(self, instance: Instance) -> str:
+        """The lines that any VM of that status would have written."""
+        return boot_text(instance)
+
+    def adopt(self, instances: Sequence[Instance]) -> None:
+        """Nothing to do."""
+
+
+def boot_text(instance: Instance) -> str:
+    """A short boot log, as long as the VM's life so far."""
+    lines = [f"[    0.000000] Linux version 6.1.0 (emulated) {instance.name} id {instance.id}"]
+    if instance.started:
+        lines.append(
+            f"[    4.200000] {instance.name} login: started {instance.started.isoformat()}"
+        )
+    if instance.status in ("STOPPING", "TERMINATED"):
+        lines.append("[ stopping ] ACPI power button event")
+    return "\n".join(lines) + "\n"

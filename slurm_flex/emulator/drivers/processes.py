@@ -1,0 +1,89 @@
+"""Finding and killing all the processes of one VM through /proc.
+
+slurmd's slurmstepds make sessions of their own, so a process group is not enough. A VM's
+processes are: those whose environment carries its marker, and everything that descends from them.
+A SIGKILL is repeated until none is left, since a dying parent may have forked meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+MARKER: Final = "SLURM_FLEX_VM"
+_PROC: Final = Path("/proc")
+
+
+def find(ids: Collection[str], roots: Mapping[int, str] | None = None) -> dict[int, str]:
+    """Processes of these VMs: pid to the VM's id. ``roots`` are pids known to belong to one."""
+    parents: dict[int, int] = {}
+    found: dict[int, str] = {}
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        pid = int(entry.name)
+        parent = _parent(entry)
+        if parent is None:
+            continue
+        parents[pid] = parent
+        marker = (roots or {}).get(pid) or _marker(entry)
+        if marker in ids:
+            found[pid] = marker
+    for pid in parents:
+        owner = _inherited(pid, parents, found)
+        if owner is not None:
+            found[pid] = owner
+    found.pop(os.getpid(), None)
+    return found
+
+
+def kill(ids: Collection[str], roots: Mapping[int, str] | None = None, limit: float = 5.0) -> bool:
+    """SIGKILL all processes of these VMs; True when none is left within ``limit`` seconds."""
+    deadline = time.monotonic() + limit
+    while True:
+        pids = find(ids, roots)
+        if not pids:
+            return True
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+
+
+def _inherited(pid: int, parents: Mapping[int, int], found: Mapping[int, str]) -> str | None:
+    seen: set[int] = set()
+    while pid in parents and pid not in seen:
+        if pid in found:
+            return found[pid]
+        seen.add(pid)
+        pid = parents[pid]
+    return None
+
+
+def _parent(entry: Path) -> int | None:
+    """The parent's pid; None for what is gone or a zombie (dead, only not yet reaped)."""
+    try:
+        stat = (entry / "stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return None if state in ("Z", "X") else int(parent)
+
+
+def _marker(entry: Path) -> str:
+    try:
+        environment = (entry / "environ").read_bytes()
+    except OSError:
+        return ""
+    prefix = f"{MARKER}=".encode()
+    for item in environment.split(b"\0"):
+        if item.startswith(prefix):
+            return item[len(prefix) :].decode(errors="replace")
+    return ""

@@ -1,0 +1,185 @@
+"""What happens to one HTTP request, from its bytes to its answer, without any HTTP library:
+time moves on, faults strike, limits are charged, the handler runs, the world is saved."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from slurm_flex.emulator.core.cloud import Cloud
+from slurm_flex.emulator.core.errors import ApiError, fault_code
+from slurm_flex.emulator.core.wire import Wire
+from slurm_flex.emulator.drivers.base import Driver, RecordDriver
+from slurm_flex.emulator.web import catalog_calls, group_calls, instance_calls
+from slurm_flex.emulator.web.calls import ENDPOINTS, Call, Endpoint
+from slurm_flex.emulator.web.definitions import read_body
+from slurm_flex.emulator.web.limits import RateLimits, rate_limit_exceeded
+
+Json = dict[str, Any]
+__all__ = ["Answer", "Asked", "Service", "catalog_calls", "group_calls", "instance_calls"]
+_PREFIX: Final = re.compile(r"/compute/(v1|beta)/(.*)\Z")
+BAD_GATEWAY: Final = (
+    b"<!DOCTYPE html>\n<html lang=en>\n<title>Error 502 (Server Error)!!1</title>\n"
+    b"<p><b>502.</b> <ins>That's an error.</ins>\n<p>The server encountered a temporary error and "
+    b"could not complete your request.<p>Please try again in 30 seconds.</html>\n"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came in."""
+
+    verb: str
+    path: str
+    params: dict[str, str]
+    body: bytes = b""
+    root: str = ""
+
+
+@dataclass
+class Answer:
+    """What goes out. ``drop`` breaks the connection instead; ``delay`` comes before it.
+
+    ``waits_for`` is set while an operations.wait isn't over."""
+
+    code: int
+    body: bytes
+    content_type: str = "application/json; charset=UTF-8"
+    drop: bool = False
+    delay: timedelta = field(default_factory=timedelta)
+    waiting: bool = False
+
+
+class Service:
+    """The Compute API on top of a cloud and a driver. ``save`` is called after every change."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        driver: Driver | None = None,
+        *,
+        save: Callable[[], None] | None = None,
+        limits: RateLimits | None = None,
+    ) -> None:
+        self.cloud = cloud
+        self.driver = driver or RecordDriver()
+        self.limits = limits or RateLimits()
+        self.calls = 0
+        self._save = save or (lambda: None)
+        self._routes = [(_pattern(endpoint.path), endpoint) for endpoint in ENDPOINTS]
+
+    def settle(self) -> None:
+        """Move time on, let guests start and end, save."""
+        self.cloud.tick()
+        ended = []
+        for effect in self.cloud.world.take_effects():
+            if effect.what == "end":
+                ended.append(effect.instance)
+                continue
+            if ended:
+                self.driver.end(ended)
+                ended = []
+            self.driver.start(effect.instance)
+        if ended:
+            self.driver.end(ended)
+        self._save()
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer one call of the API."""
+        self.calls += 1
+        self.settle()
+        try:
+            call, endpoint = self._find(asked)
+        except ApiError as error:
+            return _error(error)
+        return self._serve(asked, call, endpoint)
+
+    def _serve(self, asked: Asked, call: Call, endpoint: Endpoint) -> Answer:
+        where = _places(call, endpoint)
+        world = self.cloud.world
+        if world.fault("reset_before", **where):
+            return Answer(0, b"", drop=True)
+        if world.fault("bad_gateway", **where):
+            return Answer(502, BAD_GATEWAY, "text/html; charset=UTF-8")
+        try:
+            self._strike(where, endpoint)
+            region = call.path.get("region") or call.path.get("zone", "").rsplit("-", 1)[0]
+            self.limits.charge(world.knobs, call.project, region or "global", endpoint.bucket)
+            call.body = read_body(call.wire.version, endpoint.schema, asked.body) if (
+                endpoint.schema
+            ) else {}  # fmt: skip
+            found = endpoint.handler(call)
+        except ApiError as error:
+            self.settle()
+            return _error(error)
+        answer = Answer(200, json.dumps(found, ensure_ascii=False).encode())
+        answer.waiting = endpoint.name.endswith("Operations.wait") and found["status"] != "DONE"
+        self.settle()
+        if slow := world.fault("slow_answers", **where):
+            answer.delay = slow.duration("delay", timedelta(seconds=5))
+        answer.drop = world.fault("reset_after", **where) is not None
+        return answer
+
+    def _strike(self, where: dict[str, str], endpoint: Endpoint) -> None:
+        """Let the faults that refuse a call do so."""
+        world = self.cloud.world
+        if fault := world.fault("rate_limited", **where):
+            raise rate_limit_exceeded(where["project"], fault.text("bucket", endpoint.bucket))
+        if world.fault("too_many_requests", **where):
+            raise fault_code(429, "Resource has been exhausted (e.g. check quota).")
+        if world.fault("server_error", **where):
+            raise fault_code(500, "Internal Error")
+        if world.fault("unavailable", **where):
+            raise fault_code(503, "The service is currently unavailable.")
+        if fault := world.fault("permission_denied", **where):
+            permission = fault.text("permission", f"compute.{endpoint.name}")
+            raise ApiError(
+                403, "forbidden",
+                f"Required '{permission}' permission for 'projects/{where['project']}'",
+            )  # fmt: skip
+        if where["zone"] and world.has_fault(
+            "unreachable_zone", zone=where["zone"], project=where["project"]
+        ):
+            raise fault_code(503, f"Zone '{where['zone']}' is currently unavailable.")
+
+    def _find(self, asked: Asked) -> tuple[Call, Endpoint]:
+        match = _PREFIX.match(asked.path)
+        if match is None:
+            raise ApiError(404, "notFound", "Not Found")
+        version, path = match.groups()
+        knobs = self.cloud.world.knobs
+        wire = Wire(knobs.self_link_root or asked.root, version, knobs.timestamp_offset_minutes)
+        allowed = False
+        for pattern, endpoint in self._routes:
+            found = pattern.match(path)
+            if found is None:
+                continue
+            allowed = True
+            if endpoint.verb == asked.verb:
+                call = Call(self.cloud, wire, found.groupdict(), asked.params, outside=self.driver)
+                return call, endpoint
+        if allowed:
+            raise ApiError(405, "httpMethodNotAllowed", "Method Not Allowed")
+        raise ApiError(404, "notFound", "Not Found")
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)
+    return re.compile(parts + r"/?\Z")
+
+
+def _places(call: Call, endpoint: Endpoint) -> dict[str, str]:
+    return {
+        "method": endpoint.name,
+        "project": call.project,
+        "zone": call.path.get("zone", ""),
+        "group": call.path.get("instanceGroupManager", ""),
+    }
+
+
+def _error(error: ApiError) -> Answer:
+    return Answer(error.code, json.dumps(error.body()).encode())
