@@ -22,7 +22,7 @@ _COLUMNS: Final = "index,pci.bus_id,uuid,ecc.errors.uncorrected.volatile.total,n
 _BROKEN_VALUES: Final = ("GPU is lost", "GPU requires reset", "Unknown Error")
 _ABSENT_VALUES: Final = ("N/A", "Not Supported", "Not Available")
 _NO_HANDLE: Final = re.compile(
-    r"Unable to determine the device handle for GPU\s*(?:\d+:\s*)?([0-9A-Fa-f:.]+): *(.*)"
+    r"Unable to determine the device handle for GPU\s*(?:\d{1,2}:\s+)?([0-9A-Fa-f:.]+): *(.*)"
 )
 # nvidia-smi's own exit codes (man nvidia-smi, RETURN VALUE).
 _NO_DEVICES: Final = 6
