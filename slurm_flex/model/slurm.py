@@ -82,6 +82,10 @@ class Job:
         return self.is_pending and (self.reason or "") == "BeginTime"
 
     @property
+    def is_held(self) -> bool:
+        return self.is_pending and (self.reason or "").startswith("JobHeld")
+
+    @property
     def is_requeueable(self) -> bool:
         """srun and salloc jobs, and those with --no-requeue, end when their node goes down."""
         return self.batch and self.requeue

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from slurm_flex.cluster.reader import closest
 from slurm_flex.errors import FlexError, InputErrors
-from slurm_flex.slurm.hostlist import HostlistError, expand
+from slurm_flex.hostlist import HostlistError, expand
 from slurm_flex.snapshot.times import parse_time
 
 T = TypeVar("T")

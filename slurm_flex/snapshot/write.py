@@ -20,7 +20,7 @@ from slurm_flex.model import (
     SlurmConfig,
     Snapshot,
 )
-from slurm_flex.slurm.hostlist import HostlistError, expand, fold
+from slurm_flex.hostlist import HostlistError, expand, fold
 from slurm_flex.snapshot.memory import dump_memory
 from slurm_flex.snapshot.read import FORMAT
 from slurm_flex.snapshot.times import format_time

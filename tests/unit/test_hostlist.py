@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_flex.slurm.hostlist import LARGEST_RANGE, HostlistError, expand, fold, natural_order
+from slurm_flex.hostlist import LARGEST_RANGE, HostlistError, expand, fold, natural_order
 
 VECTORS = Path(__file__).parents[2] / "data" / "vectors"
 NEWEST = "slurm_26.05.5"

@@ -1,0 +1,200 @@
+"""One function decides everything: what is seen and remembered in, what to do and remember out.
+
+It is pure: no clock, no file, no network, no log call. The rules run in the order of the design;
+the first decision for a node stands. The daemon, a one-shot reconcile, the simulator and an offline
+replay all call this same function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+from slurm_flex.actions import (
+    Action,
+    DeleteInstances,
+    JobAction,
+    JobComment,
+    NodeAction,
+    PoolAction,
+    Unreserve,
+)
+from slurm_flex.hostlist import natural_order
+from slurm_flex.model import Memory, Snapshot
+from slurm_flex.model.memory import KnownInstance
+from slurm_flex.recall import Recall
+from slurm_flex.rules import (
+    breaker,
+    ended,
+    floor,
+    launch,
+    lifetime,
+    narrate,
+    orphans,
+    queue,
+    registration,
+    retire,
+    sick,
+    silent,
+    stuck,
+)
+from slurm_flex.world import Phase, World
+
+RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
+    ended.plan,
+    silent.plan,
+    sick.plan,
+    registration.plan,
+    queue.plan,
+    breaker.plan,  # before launch: what failed in this pass must not be asked for again in it
+    launch.plan,
+    floor.plan,
+    retire.plan,
+    lifetime.plan,
+    stuck.plan,
+    orphans.plan,
+    narrate.plan,
+)
+
+
+def plan(snapshot: Snapshot, memory: Memory) -> tuple[tuple[Action, ...], Memory]:
+    """Decide one pass. Without an answer from a primary slurmctld nothing is decided."""
+    if not snapshot.slurm.responding or not snapshot.slurm.primary:
+        return (), memory
+    recall = Recall(memory, snapshot.now)
+    world = World(snapshot, recall)
+    _look(world)
+    decided = [action for rule in RULES for action in rule(world)]
+    _remember(world)
+    return tuple(_in_order(_merged(decided))), recall.freeze()
+
+
+def close_breaker(memory: Memory, pool: str, now: datetime) -> Memory:
+    """What `slurm-flex unpause POOL` does: launches that failed before now count no more."""
+    breakers = {key: value for key, value in memory.breakers.items() if key != pool}
+    waits = {key: v for key, v in memory.back_offs.items() if not key.startswith(f"{pool}/")}
+    told = {**memory.told, f"closed/{pool}": now}
+    return dataclasses.replace(memory, breakers=breakers, back_offs=waits, told=told)
+
+
+def _look(world: World) -> None:
+    """Passive first: note what is seen before anything is decided on it."""
+    recall = world.recall
+    recall.keep_sightings(world.hidden_pools)
+    for member in world.members.values():
+        if member.phase in (Phase.ASKED, Phase.QUEUED, Phase.BOOTING):
+            recall.see(f"power-up/{member.pool.id}/{member.name}")
+            if member.is_allocated:
+                recall.see(f"occupied/{member.pool.id}/{member.name}")
+
+
+def _remember(world: World) -> None:
+    """What the next pass needs and can't read anywhere: the VM behind a node, and who was on it."""
+    recall = world.recall
+    for member in world.members.values():
+        if member.phase is Phase.UNKNOWN:
+            continue
+        if member.instance is not None and member.instance.is_alive:
+            request = world.request_behind(member)
+            recall.instances[member.name] = KnownInstance(
+                id=member.instance.id,
+                created=member.instance.created,
+                ends=world.end_of(member),
+                request=request.name if request is not None else None,
+            )
+        elif member.phase in (Phase.OFF, Phase.LEAVING):
+            recall.instances.pop(member.name, None)
+        if member.jobs:
+            before = recall.occupants.get(member.name, ()) if member.phase is Phase.SICK else ()
+            now = {job.id for job in member.jobs}
+            recall.occupants[member.name] = tuple(sorted({*before, *now}))
+        elif member.phase is not Phase.SICK:
+            recall.occupants.pop(member.name, None)
+        if not member.waits_for_vm:
+            recall.armed.pop(member.name, None)
+    _forget_the_gone(world)
+
+
+def _forget_the_gone(world: World) -> None:
+    """Marks about jobs that are over, and back-offs whose time is long past."""
+    recall = world.recall
+    listed = {str(job.id) for job in world.jobs} | {str(job.group) for job in world.jobs}
+    for counts in (recall.expiries, recall.health_restarts):
+        for key in [key for key in counts if key not in listed]:
+            del counts[key]
+    for key in list(recall.back_offs):
+        owner = key.partition("/")[0]
+        is_job = owner.startswith("j") and owner[1:].isdigit()
+        if is_job and owner[1:] not in listed:
+            del recall.back_offs[key]
+    kept_for = world.settings.max_queue_wait * 2
+    for key in [key for key, at in recall.told.items() if world.now - at > kept_for]:
+        del recall.told[key]
+
+
+# --- putting the decisions together
+
+
+def _merged(actions: Iterable[Action]) -> list[Action]:
+    """One action for all nodes of which the same is said; a node deleted twice is deleted once."""
+    merged: dict[tuple[object, ...], Action] = {}
+    deleted: set[tuple[str, str]] = set()
+    for action in actions:
+        current = action
+        if isinstance(action, DeleteInstances):
+            fresh = tuple(n for n in action.nodes if (action.pool, n) not in deleted)
+            deleted.update((action.pool, name) for name in fresh)
+            if not fresh:
+                continue
+            current = dataclasses.replace(action, nodes=fresh)
+        key = _identity(current)
+        known = merged.get(key)
+        merged[key] = current if known is None else _union(known, current)
+    return list(merged.values())
+
+
+def _identity(action: Action) -> tuple[object, ...]:
+    """What must be equal for two actions to be one: all but their nodes and their why."""
+    values = [
+        getattr(action, entry.name)
+        for entry in dataclasses.fields(action)
+        if entry.name not in ("why", "nodes")
+    ]
+    mergeable = isinstance(action, NodeAction) and not hasattr(action, "name")
+    return (action.KIND, *values) if mergeable else (action.KIND, *values, _nodes(action))
+
+
+def _union(one: Action, other: Action) -> Action:
+    if not isinstance(one, NodeAction) or not isinstance(other, NodeAction):
+        return one
+    names = tuple(dict.fromkeys((*one.nodes, *other.nodes)))
+    return dataclasses.replace(one, nodes=names, why=min(one.why, other.why))
+
+
+def _nodes(action: Action) -> tuple[str, ...]:
+    nodes: tuple[str, ...] = getattr(action, "nodes", ())
+    return nodes
+
+
+def _in_order(actions: Iterable[Action]) -> list[Action]:
+    """In the order of application, which doesn't depend on the order of the input."""
+    sorted_nodes = [_with_sorted_nodes(action) for action in actions]
+    return sorted(sorted_nodes, key=_sort_key)
+
+
+def _with_sorted_nodes(action: Action) -> Action:
+    nodes = _nodes(action)
+    if not nodes:
+        return action
+    return dataclasses.replace(action, nodes=tuple(sorted(nodes, key=natural_order)))  # type: ignore[call-arg]
+
+
+def _sort_key(action: Action) -> tuple[object, ...]:
+    pool = action.pool if isinstance(action, PoolAction) else ""
+    job = action.job if isinstance(action, JobAction) else 0
+    name = action.name if isinstance(action, Unreserve) else str(getattr(action, "name", ""))
+    text = action.text if isinstance(action, JobComment) else ""
+    nodes = [natural_order(name) for name in _nodes(action)]
+    return (action.stage, action.KIND, pool, job, name, nodes, text, action.why)

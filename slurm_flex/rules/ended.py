@@ -1,0 +1,247 @@
+"""An up node whose VM is gone, dying or dead: expired if its time had come, else lost.
+
+Expired is nobody's fault: the jobs it ran are remembered, and started again as soon as nothing of
+their old VMs is left (two copies of a job must never run, and slurmctld 22.05 crashes when a job
+restarts on a node that isn't off yet; facts: slurm.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from slurm_flex.actions import (
+    Action,
+    DeleteInstances,
+    Event,
+    JobComment,
+    JobHold,
+    JobStart,
+    NodeDown,
+    NodePowerDown,
+    SaveConsole,
+)
+from slurm_flex.cluster.model import Pool
+from slurm_flex.model import OWN_COMMENT, Job
+from slurm_flex.model.memory import Restart
+from slurm_flex.world import REQUEUE_PENALTY, Member, Phase, World
+
+EXPIRED = "slurm-flex: expired"
+LOST = "slurm-flex: lost"
+_SLACK = REQUEUE_PENALTY / 8
+"""Slurm counts its 120 s from when our scontrol arrived, which is a little later than the plan."""
+
+
+def plan(world: World) -> Iterator[Action]:
+    for pool in world.pools:
+        ended = [m for m in world.undecided(Phase.ENDING, Phase.HELD) if m.pool.id == pool.id]
+        expired: list[Member] = []
+        lost: list[Member] = []
+        for member in ended:
+            if member.node is None or not _is_counted_on(member):
+                continue
+            ends = _known_end(world, member)
+            at_end = ends is not None and world.now >= ends - world.settings.clock_skew
+            (expired if at_end else lost).append(member)
+        yield from _expire(world, expired)
+        yield from _lose(world, pool, lost)
+    yield from _cut_short(world)
+    yield from _restart(world)
+
+
+def _is_counted_on(member: Member) -> bool:
+    """Slurm believes the node up; a held one matters only while a job hangs on it."""
+    node = member.node
+    if node is None or not node.is_believed_up or not member.has_ended_instance:
+        return False
+    return member.phase is not Phase.HELD or (member.is_busy and not node.is_down)
+
+
+def _known_end(world: World, member: Member) -> datetime | None:
+    """The end of the VM that is or was here: its own word, else what we last knew or reserved."""
+    if (ends := world.end_of(member)) is not None:
+        return ends
+    known = world.recall.instances.get(member.name)
+    if known is not None and known.ends is not None:
+        return known.ends
+    starts = [r.start for r in world.own_reservations if member.name in r.nodes and r.start]
+    return min(starts) + world.settings.end_margin if starts else None
+
+
+def _expire(world: World, members: list[Member]) -> Iterator[Action]:
+    held = [member for member in members if member.phase is Phase.HELD]
+    ours = [member for member in members if member.phase is not Phase.HELD]
+    yield from _down_keeping_reason(held)
+    if not ours:
+        world.settle(held)
+        return
+    names = tuple(member.name for member in ours)
+    for member in ours:
+        world.recall.power_ups.pop(member.name, None)  # a static node comes back at once
+    yield from _remember(world, ours)
+    yield NodeDown(nodes=names, reason=EXPIRED, why="the VM reached its end of life")
+    yield NodePowerDown(nodes=names, how="plain", reason=EXPIRED, why="its VM has ended")
+    yield Event(
+        event="NODE_EXPIRED", nodes=names, text="Flex-start limit reached", why="end of life"
+    )
+    world.settle(members)
+
+
+def _down_keeping_reason(held: list[Member]) -> Iterator[Action]:
+    """Somebody else's drain stays theirs: Slurm would clear it on the way down."""
+    for member in held:
+        reason = (member.node.reason if member.node else None) or "drained"
+        yield NodeDown(
+            nodes=(member.name,),
+            reason=reason,
+            why="the VM is gone and a job hangs on it; the drain is not ours and stays",
+        )
+
+
+def _remember(world: World, members: list[Member]) -> Iterator[Action]:
+    """Enter the jobs that the end cuts, for their restart, and tell them why."""
+    cut: dict[int, Job] = {job.id: job for member in members for job in member.jobs}
+    for job in sorted(cut.values(), key=lambda job: job.id):
+        if job.is_requeueable and not job.is_completing:
+            gone = {m.name: m.instance.id if m.instance else None for m in members}
+            world.recall.restarts[str(job.id)] = Restart(
+                nodes=job.nodes,
+                instances={name: gone[name] for name in job.nodes if name in gone},
+                at=world.now,
+            )
+            world.recall.expiries[str(job.id)] = world.recall.expiries.get(str(job.id), 0) + 1
+        if may_comment(job, world):
+            when = f"{world.now:%m-%d %H:%M} UTC"
+            again = "restarts on a new VM" if job.is_requeueable else "Slurm can't requeue it"
+            yield JobComment(
+                job=job.id,
+                text=f"{OWN_COMMENT}Flex-start limit reached at {when}, {again}",
+                last_words=True,
+                why="the job should know what cut it",
+            )
+
+
+def may_comment(job: Job, world: World) -> bool:
+    """A comment that somebody else wrote is not overwritten."""
+    return world.settings.comments and (
+        not job.admin_comment or job.admin_comment.startswith(OWN_COMMENT)
+    )
+
+
+def _lose(world: World, pool: Pool, members: list[Member]) -> Iterator[Action]:
+    """Before its time: believed on the second look, on the third if a whole crowd is gone."""
+    if not members:
+        return
+    up = [m for m in world.members_of(pool) if m.node is not None and m.node.is_believed_up]
+    vanished = [member for member in members if member.instance is None]
+    crowd = len(vanished) >= world.settings.vanish_minimum and len(
+        vanished
+    ) * 100 > world.settings.vanish_percent * len(up)
+    looks = 3 if crowd else 2
+    if crowd and world.recall.once(f"crowd/{pool.id}"):
+        yield Event(
+            event="POOL_VANISHED",
+            pool=pool.id,
+            text=f"{len(vanished)} of {len(up)} VMs vanished at once: looking again first",
+            why="a listing may be wrong",
+        )
+    if not crowd:
+        world.recall.told.pop(f"crowd/{pool.id}", None)
+    believed = [m for m in members if world.recall.see(f"lost/{pool.id}/{m.name}").passes >= looks]
+    world.settle(members)
+    if not believed:
+        return
+    yield from _down_keeping_reason([m for m in believed if m.phase is Phase.HELD])
+    ours = [member for member in believed if member.phase is not Phase.HELD]
+    if not ours:
+        return
+    names = tuple(member.name for member in ours)
+    leftovers = tuple(m.name for m in ours if m.instance is not None and m.instance.is_dead)
+    if leftovers:
+        yield SaveConsole(pool=pool.id, nodes=leftovers, why="the VM died before its time")
+    yield NodeDown(nodes=names, reason=LOST, why="the VM is gone before its time")
+    yield NodePowerDown(nodes=names, how="plain", reason=LOST, why="its VM is gone")
+    yield Event(event="VM_LOST", nodes=names, text="the VM is gone before its time", why="lost")
+
+
+def _cut_short(world: World) -> Iterator[Action]:
+    """A VM that got 600 s for a shorter configured duration, and has had that."""
+    due = [
+        member
+        for member in world.undecided(Phase.UP, Phase.SICK)
+        if member.pool.is_flex_start
+        and member.instance is not None
+        and (member.instance.terminates is None or world.now < member.instance.terminates)
+        and (ends := world.end_of(member)) is not None
+        and ends != member.instance.terminates
+        and member.pool.run_duration.total_seconds() < 600
+        and world.now >= ends
+    ]
+    yield from _expire(world, due)
+    for pool in world.pools:
+        names = tuple(member.name for member in due if member.pool.id == pool.id)
+        if names:
+            yield DeleteInstances(pool=pool.id, nodes=names, why="the configured duration is over")
+
+
+def _restart(world: World) -> Iterator[Action]:
+    """Lift Slurm's 120 s from jobs whose nodes expired, once nothing of the old VMs is left."""
+    listed = {str(job.id): job for job in world.jobs}
+    for key, restart in sorted(world.recall.restarts.items(), key=lambda item: int(item[0])):
+        job = listed.get(key)
+        if job is None or _is_over(job, restart):
+            del world.recall.restarts[key]
+            continue
+        if not job.is_pending or job.is_completing or not _is_all_gone(world, restart):
+            continue
+        del world.recall.restarts[key]
+        if _can_never_finish(world, job):
+            yield JobHold(job=job.id, why="it needs longer than a node lives and saved nothing")
+            yield JobComment(
+                job=job.id,
+                text=f"{OWN_COMMENT}held: cut {world.recall.expiries[key]} times by the "
+                f"Flex-start limit; it needs checkpoints or a shorter --time",
+                why="the user must act",
+            )
+        elif job.waits_for_begin_time:
+            yield JobStart(job=job.id, why="its nodes expired: nobody's fault, so no penalty")
+
+
+def _is_over(job: Job, restart: Restart) -> bool:
+    """It runs again, or waits for a later time that somebody chose, or for another reason."""
+    if job.is_pending:
+        if job.reason not in (None, "None", "BeginTime", "NodeDown", "Resources", "Priority"):
+            return True
+        latest = restart.at + REQUEUE_PENALTY + _SLACK
+        return job.start_time is not None and job.waits_for_begin_time and job.start_time > latest
+    if not job.holds_nodes:
+        return False
+    moved = not set(restart.instances) & set(job.nodes)
+    return moved or (job.start_time is not None and job.start_time > restart.at)
+
+
+def _is_all_gone(world: World, restart: Restart) -> bool:
+    """All nodes that expired under it have gone down, and their old VMs are gone or dead."""
+    for name, old_id in restart.instances.items():
+        member = world.members.get(name)
+        if member is None or member.phase in (Phase.UNKNOWN, Phase.LEAVING):
+            return False
+        if member.node is None or member.node.is_believed_up:
+            return False
+        instance = member.instance
+        if instance is not None and not instance.is_dead and instance.id == old_id:
+            return False
+    return True
+
+
+def _can_never_finish(world: World, job: Job) -> bool:
+    limit = world.settings.max_expiries
+    if not limit or world.recall.expiries.get(str(job.id), 0) < limit:
+        return False
+    lives = [
+        pool.run_duration
+        for pool in world.pools
+        for partition in world.cluster.partitions_of(pool)
+        if partition.id == job.partition
+    ]
+    return job.time_limit is None or (bool(lives) and job.time_limit > max(lives))

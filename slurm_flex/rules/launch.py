@@ -1,0 +1,252 @@
+"""Ask for what Slurm powers up: one request for all of a job's nodes that have no VM yet.
+
+By job priority, then age, static nodes in between; at most `active_requests` a region. Whoever has
+to wait stands in line, and `narrate` says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from slurm_flex.actions import (
+    Action,
+    CreateGroup,
+    CreateInstances,
+    DeleteInstances,
+    MakeRequest,
+)
+from slurm_flex.cluster.model import LONGEST_RUN, Pool
+from slurm_flex.model import Job
+from slurm_flex.model.memory import SentRequest
+from slurm_flex.rules.breaker import may_launch
+from slurm_flex.rules.queue import was_made_for
+from slurm_flex.world import SHORTEST_RUN, Member, Phase, World
+
+NODES_A_REQUEST = 1000
+"""Google's limit for one resize request, and for one deleteInstances call."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one request (or one createInstances) will be for."""
+
+    pool: Pool
+    stem: str
+    members: tuple[Member, ...]
+    jobs: tuple[Job, ...]
+
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """Highest priority first, then the oldest."""
+        age = min((j.submit_time.timestamp() for j in self.jobs if j.submit_time), default=0.0)
+        return (-max((j.priority for j in self.jobs), default=0), age, self.stem)
+
+
+def plan(world: World) -> Iterator[Action]:
+    yield from _resend(world)
+    yield from _clear_namesakes(world)
+    places = _free_places(world)
+    created: dict[str, list[Member]] = {}
+    for ask in _in_order(world):
+        if not world.groups[ask.pool.id].exists:
+            if ask.pool.id not in created:
+                created[ask.pool.id] = []
+                yield CreateGroup(pool=ask.pool.id, why="the first node of this pool is wanted")
+            continue
+        if not may_launch(world, ask.pool, ask.stem) or _is_too_often(world, ask):
+            continue
+        if not ask.pool.is_flex_start:
+            created.setdefault(ask.pool.id, []).extend(ask.members)
+            _note(world, ask, None, ask.members)
+            continue
+        for start in range(0, len(ask.members), NODES_A_REQUEST):
+            region = world.region_of(ask.pool)
+            if places[region] <= 0:
+                break
+            places[region] -= 1
+            yield _request(world, ask, ask.members[start : start + NODES_A_REQUEST])
+    for pool_id, members in sorted(created.items()):
+        for start in range(0, len(members), NODES_A_REQUEST):
+            names = tuple(m.name for m in members[start : start + NODES_A_REQUEST])
+            yield CreateInstances(pool=pool_id, nodes=names, why="Slurm powers them up")
+
+
+def _request(world: World, ask: Ask, members: tuple[Member, ...]) -> Action:
+    key = f"{ask.pool.id}/{ask.stem}"
+    listed = [r.attempt for r in world.requests(ask.pool) if r.stem == ask.stem and r.is_own]
+    attempt = max([world.recall.attempts.get(key, 0), *listed]) + 1
+    world.recall.attempts[key] = attempt
+    name = f"{ask.stem}-{attempt}"
+    sent = _note(world, ask, name, members)
+    job = ask.jobs[0].group if ask.jobs else None
+    return MakeRequest(
+        pool=ask.pool.id,
+        name=name,
+        nodes=sent.nodes,
+        job=job,
+        run_duration=sent.run_duration,
+        why=f"job {job} waits for them" if job is not None else "Slurm powers them up",
+    )
+
+
+def _note(world: World, ask: Ask, name: str | None, members: tuple[Member, ...]) -> SentRequest:
+    """Remember what is sent, before it is: a lost reply must not make a second VM."""
+    nodes = tuple(member.name for member in members)
+    sent = SentRequest(
+        pool=ask.pool.id,
+        name=name,
+        nodes=nodes,
+        run_duration=_run_duration(world, ask),
+        at=world.now,
+        job=ask.jobs[0].group if ask.jobs else None,
+    )
+    world.recall.sent[f"{ask.pool.id}/{name or nodes[0]}"] = sent
+    for node in nodes:
+        world.recall.asked[node] = (*world.recall.asked.get(node, ()), world.now)
+        world.recall.armed[node] = world.now
+    world.settle(members)
+    return sent
+
+
+def _run_duration(world: World, ask: Ask) -> timedelta:
+    """The pool's duration, or the job's own where that is shorter; within Google's bounds."""
+    wished = ask.pool.run_duration
+    limits = [job.time_limit for job in ask.jobs]
+    if world.settings.run_duration == "job" and limits and None not in limits:
+        longest = max(limit for limit in limits if limit is not None)
+        wished = min(wished, longest + world.settings.boot_timeout + world.settings.job_margin)
+    return min(max(wished, SHORTEST_RUN), LONGEST_RUN)
+
+
+def _clear_namesakes(world: World) -> Iterator[Action]:
+    """A dead VM of that name from before stands in the way: a new one can't be asked for."""
+    for pool in world.pools:
+        dead = [
+            m.name
+            for m in world.undecided(Phase.ASKED)
+            if m.pool.id == pool.id
+            and m.instance is not None
+            and m.instance.is_dead
+            and m.instance.action != "DELETING"
+        ]
+        if dead:
+            yield DeleteInstances(pool=pool.id, nodes=tuple(dead), why="a dead VM has their name")
+
+
+def _resend(world: World) -> Iterator[Action]:
+    """A request whose reply was lost and that no list shows: the same name again, the same VMs."""
+    for key, sent in sorted(world.recall.sent.items()):
+        pool = next((pool for pool in world.pools if pool.id == sent.pool), None)
+        if pool is None or sent.name is None or key not in world.recall.last.sent:
+            continue
+        quiet = world.now - sent.at
+        if quiet < world.settings.cloud_timeout + world.settings.orphan_grace:
+            continue
+        members = [world.members[name] for name in sent.nodes if name in world.members]
+        if not any(m.is_allocated or m.phase in (Phase.ASKED, Phase.QUEUED) for m in members):
+            del world.recall.sent[key]
+            continue
+        world.recall.sent[key] = SentRequest(
+            sent.pool, sent.name, sent.nodes, sent.run_duration, world.now, sent.job
+        )
+        yield MakeRequest(
+            pool=sent.pool,
+            name=sent.name,
+            nodes=sent.nodes,
+            job=sent.job,
+            run_duration=sent.run_duration,
+            why="no list shows it: sent again under the same name",
+        )
+
+
+def _free_places(world: World) -> dict[str, int]:
+    """Places left in each region's queue; other people's requests in our groups take some too."""
+    places: dict[str, int] = {}
+    for pool in world.pools:
+        region = world.region_of(pool)
+        live = sum(1 for request in world.requests(pool) if request.is_live)
+        places[region] = places.get(region, world.settings.active_requests) - live
+    return places
+
+
+def _in_order(world: World) -> list[Ask]:
+    """All that may be asked for now: jobs by rank, a single node after each of them."""
+    asks = [ask for pool in world.pools for ask in _asks(world, pool)]
+    by_job = sorted((ask for ask in asks if ask.jobs), key=lambda ask: ask.rank)
+    single = sorted(
+        (ask for ask in asks if not ask.jobs), key=lambda ask: _waiting_since(world, ask)
+    )
+    ordered: list[Ask] = []
+    while by_job or single:
+        ordered += by_job[:1] + single[:1]
+        by_job, single = by_job[1:], single[1:]
+    return ordered
+
+
+def _waiting_since(world: World, ask: Ask) -> tuple[datetime, int, str]:
+    member = ask.members[0]
+    first = world.recall.see(f"power-up/{member.pool.id}/{member.name}").first
+    return (first, member.index, ask.stem)
+
+
+def _asks(world: World, pool: Pool) -> Iterator[Ask]:
+    if pool.id in world.paused:
+        return
+    open_members = {
+        m.name: m
+        for m in world.undecided(Phase.ASKED)
+        if m.pool.id == pool.id and m.request is None
+    }
+    blocked = {
+        m.name
+        for m in open_members.values()
+        if m.stranger or m.instance is not None or _may_still_be_listed(world, m)
+    }
+    world_jobs = sorted(
+        world.jobs, key=lambda job: (-job.priority, job.submit_time or world.now, job.id)
+    )
+    taken: set[str] = set()
+    for group in dict.fromkeys(job.group for job in world_jobs if job.holds_nodes):
+        jobs = world.components(group)
+        held = [m for m in world.members_held_by(jobs) if m.name in open_members]
+        members = tuple(m for m in held if m.name not in taken)
+        if not members or not any(m.node and m.node.is_powering_up for m in held):
+            continue
+        taken.update(m.name for m in members)
+        if not any(m.name in blocked for m in members):
+            yield Ask(pool, f"j{group}", members, jobs)
+    for member in open_members.values():
+        if member.name in taken or member.name in blocked or member.is_allocated:
+            continue
+        if member.node is None or not member.node.is_powering_up or member.node.is_drained:
+            continue
+        yield Ask(pool, _stem(member), (member,), ())
+
+
+def _stem(member: Member) -> str:
+    if member.static:
+        return f"s{member.index}"
+    return f"m-{hashlib.sha256(member.name.encode()).hexdigest()[:8]}"
+
+
+def _may_still_be_listed(world: World, member: Member) -> bool:
+    """A request succeeded for this very power-up, and its VM isn't in the list yet."""
+    for request in world.requests(member.pool):
+        if not request.is_succeeded or member.name not in request.nodes:
+            continue
+        if was_made_for(world, request, member):
+            return world.recall.see(f"unlisted/{member.pool.id}/{member.name}").passes < 3
+    return False
+
+
+def _is_too_often(world: World, ask: Ask) -> bool:
+    """At most so many launches a node and hour: whatever loops, loops slowly."""
+    limit = world.settings.launches_per_node_hour
+    hour = world.now - timedelta(hours=1)
+    return any(
+        sum(1 for at in world.recall.asked.get(member.name, ()) if at > hour) >= limit
+        for member in ask.members
+    )

@@ -1,0 +1,284 @@
+"""The known end of a VM: reserve the last moments, warn who would outlast it, send idle nodes home.
+
+No other power manager schedules for it: jobs that fit run, those that don't go to a fresh node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from slurm_flex.actions import (
+    Action,
+    Event,
+    JobNotify,
+    JobRequeue,
+    JobSignal,
+    NodePowerDown,
+    Reserve,
+    Unreserve,
+)
+from slurm_flex.model import OWN_COMMENT, OWN_RESERVATION, Job, Reservation
+from slurm_flex.model.memory import Restart
+from slurm_flex.rules.exclusion import is_excluded
+from slurm_flex.rules.renewal import renew
+from slurm_flex.world import SHORTEST_RUN, Member, Phase, World
+
+HOLD_RESERVATION = f"{OWN_RESERVATION}hold-"
+"""Reservations of the breaker, which hold a pool's nodes back; not ours to judge here."""
+LAPSES_AFTER = timedelta(hours=1)
+"""A reservation that outlives a dead manager would block its nodes for ever: it ends by itself."""
+TOGETHER = timedelta(minutes=2)
+"""VMs of one request whose ends differ by less end together."""
+GOES_HOME = "slurm-flex: near its end of life"
+_WISH = re.compile(r"(?:^|[\s,;])flex-signal=(?:SIG)?([A-Z0-9+-]{1,12})(?:@(\d{1,6}))?(?=$|[\s,;])")
+
+
+def plan(world: World) -> Iterator[Action]:
+    yield from _reserve(world)
+    yield from _warn(world)
+    yield from _send_home(world)
+    yield from renew(world)
+
+
+# --- reservations
+
+
+def _reserve(world: World) -> Iterator[Action]:
+    ours = {r.name: r for r in world.own_reservations if not r.name.startswith(HOLD_RESERVATION)}
+    wished = _wished(world, ours)
+    for name, (nodes, ends) in sorted(wished.items()):
+        start, end = ends - world.settings.end_margin, ends + LAPSES_AFTER
+        existing = ours.get(name)
+        if existing is not None and _is_the_same(world, existing, nodes, start, end):
+            continue
+        yield Reserve(
+            name=name,
+            nodes=nodes,
+            start=max(start, world.now),
+            end=end,
+            why=f"their VMs end at {ends:%m-%d %H:%M:%S} UTC",
+        )
+    for name, reservation in sorted(ours.items()):
+        if name not in wished and _is_over(world, reservation):
+            yield Unreserve(name=name, why="the VMs it was for are gone")
+
+
+def _wished(
+    world: World, ours: dict[str, Reservation]
+) -> dict[str, tuple[tuple[str, ...], datetime]]:
+    """name -> nodes and their end: one reservation for all nodes of a request that end together."""
+    ending: dict[str, list[tuple[Member, datetime]]] = {}
+    for member in world.members.values():
+        ends = world.end_of(member)
+        if ends is None or not _is_worth_reserving(world, member, ends):
+            continue
+        ending.setdefault(_reservation_name(world, member, ours), []).append((member, ends))
+    wished: dict[str, tuple[tuple[str, ...], datetime]] = {}
+    for name, group in ending.items():
+        first = min(ends for _, ends in group)
+        together = tuple(m.name for m, ends in group if ends - first <= TOGETHER)
+        wished[name] = (together, first)
+        for member, ends in group:
+            if member.name not in together:
+                wished[f"{OWN_RESERVATION}{member.name}"] = ((member.name,), ends)
+    return wished
+
+
+def _is_worth_reserving(world: World, member: Member, ends: datetime) -> bool:
+    return (
+        member.has_live_instance
+        and member.instance is not None
+        and member.instance.is_running
+        and member.pool.is_flex_start
+        and ends > world.now
+        and not world.is_settled(member)
+        and member.phase in (Phase.UP, Phase.BOOTING, Phase.SICK, Phase.HELD)
+    )
+
+
+def _reservation_name(world: World, member: Member, ours: dict[str, Reservation]) -> str:
+    """After the request; a name that already holds the node is kept, whatever became of it."""
+    request = world.request_behind(member)
+    fresh = f"{OWN_RESERVATION}{request.name if request is not None else member.name}"
+    if fresh in ours:
+        return fresh
+    ends = world.end_of(member)
+    for name, reservation in sorted(ours.items()):
+        if member.name not in reservation.nodes or reservation.start is None or ends is None:
+            continue
+        if abs(reservation.start + world.settings.end_margin - ends) <= TOGETHER:
+            return name
+    return fresh
+
+
+def _is_the_same(
+    world: World, existing: Reservation, nodes: tuple[str, ...], start: datetime, end: datetime
+) -> bool:
+    """By the fields we set; Slurm adds flags of its own. A start that has passed can't be moved."""
+    if set(existing.nodes) != set(nodes) or existing.start is None or existing.end is None:
+        return False
+    second = timedelta(seconds=1)
+    started = start <= world.now and existing.start <= world.now
+    return (started or abs(existing.start - start) <= second) and abs(existing.end - end) <= second
+
+
+def _is_over(world: World, reservation: Reservation) -> bool:
+    """Its nodes are off, leaving, or wait for a new VM; unknown ones are left reserved."""
+    members = [world.members.get(name) for name in reservation.nodes]
+    for name, member in zip(reservation.nodes, members, strict=True):
+        if member is None:
+            if name in world.nodes or world.cluster.locate(name) is not None:
+                return False
+            continue
+        if member.phase is Phase.UNKNOWN or (
+            member.phase is Phase.ENDING and not world.is_settled(member)
+        ):
+            return False
+        if (
+            member.phase is Phase.ENDING
+            and member.node is not None
+            and not _goes_down(world, member)
+        ):
+            return False
+    return any(member is not None for member in members)
+
+
+def _goes_down(world: World, member: Member) -> bool:
+    """Powered down in this very pass (`ended` saw to it), so nothing slips onto it."""
+    return f"lost/{member.pool.id}/{member.name}" not in world.recall.sightings or (
+        world.recall.sightings[f"lost/{member.pool.id}/{member.name}"].passes >= 2
+    )
+
+
+# --- warnings
+
+
+def _warn(world: World) -> Iterator[Action]:
+    for job in world.jobs:
+        if not job.is_running or job.is_completing:
+            continue
+        ends = _end_under(world, job)
+        if ends is None or (job.end_time is not None and job.end_time <= ends):
+            continue
+        key = f"{job.id}/{job.restarts}/{ends:%Y%m%dT%H%M}"
+        left = ends - world.now
+        if world.settings.expiry_warning and left <= world.settings.expiry_warning:
+            yield from _notify(world, job, ends, key)
+        yield from _signal(world, job, left, key)
+        if (
+            world.settings.expiry_requeue
+            and job.is_requeueable
+            and timedelta(0) < left <= world.settings.expiry_grace
+            and world.recall.once(f"requeued/{key}")
+        ):
+            world.recall.restarts[str(job.id)] = Restart(
+                nodes=job.nodes, instances={}, at=world.now
+            )
+            yield JobRequeue(job=job.id, why="its node ends in a moment: leave in good order")
+
+
+def _end_under(world: World, job: Job) -> datetime | None:
+    """The first end among the nodes that the job runs on."""
+    members = (world.members.get(name) for name in job.nodes)
+    ends = [
+        end
+        for m in members
+        if m is not None
+        and m.pool.is_flex_start
+        and m.has_live_instance
+        and not world.is_settled(m)
+        if (end := world.end_of(m)) is not None
+    ]
+    return min(ends, default=None)
+
+
+def _notify(world: World, job: Job, ends: datetime, key: str) -> Iterator[Action]:
+    if ends <= world.now - world.settings.clock_skew or not world.recall.once(f"warned/{key}"):
+        return
+    then = "it will be requeued" if job.is_requeueable else "Slurm can't requeue it: save your work"
+    yield JobNotify(
+        job=job.id,
+        text=f"{OWN_COMMENT}this node ends at {ends:%Y-%m-%d %H:%M} UTC (Flex-start limit); {then}",
+        why="it would outlast its node",
+    )
+    yield Event(
+        event="NODE_EXPIRING",
+        job=job.id,
+        nodes=job.nodes,
+        text=f"the job would outlast its node, which ends at {ends:%m-%d %H:%M} UTC",
+        why="warned",
+    )
+
+
+def _signal(world: World, job: Job, left: timedelta, key: str) -> Iterator[Action]:
+    """Only where the job asked or the site did: an untrapped signal kills (facts: slurm.md)."""
+    wish = _wish_of(world, job)
+    if wish is None or not job.batch:
+        return
+    signal, before = wish
+    if timedelta(0) < left <= before and world.recall.once(f"signalled/{key}"):
+        yield JobSignal(
+            job=job.id, signal=signal, why="its node ends soon, and it asked to be told"
+        )
+
+
+def _wish_of(world: World, job: Job) -> tuple[str, timedelta] | None:
+    for text in (job.comment, job.extra):
+        match = _WISH.search(text or "")
+        if match:
+            seconds = match[2]
+            before = timedelta(seconds=int(seconds)) if seconds else world.settings.expiry_warning
+            return match[1], before
+    signal = world.settings.expiry_signal.get(job.partition or "")
+    return (signal, world.settings.expiry_warning) if signal else None
+
+
+# --- idle nodes
+
+
+def _send_home(world: World) -> Iterator[Action]:
+    tired = [
+        member
+        for member in world.undecided(Phase.UP)
+        if _is_idle(member) and _is_tired(world, member)
+    ]
+    if tired:
+        names = tuple(member.name for member in tired)
+        yield NodePowerDown(
+            nodes=names, how="asap", reason=GOES_HOME, why="too little of its life is left"
+        )
+        world.settle(tired)
+
+
+def _is_idle(member: Member) -> bool:
+    node = member.node
+    return (
+        node is not None
+        and not member.is_busy
+        and not node.is_down
+        and not node.is_drained
+        and not node.is_power_down_requested
+    )
+
+
+def _is_tired(world: World, member: Member) -> bool:
+    ends = world.end_of(member)
+    if ends is None or not member.pool.is_flex_start:
+        return False
+    if member.static:
+        if not world.settings.refresh_static:
+            return False
+    elif is_excluded(world, member):
+        return False
+    life = max(member.pool.run_duration, timedelta(seconds=1))
+    if member.pool.run_duration >= SHORTEST_RUN:
+        life = _own_life(member, ends) or life
+    return ends - world.now < min(world.settings.min_useful_life, life / 4)
+
+
+def _own_life(member: Member, ends: datetime) -> timedelta | None:
+    """What this VM was given, which may differ from what the file says now."""
+    created = member.instance.created if member.instance else None
+    return ends - created if created is not None and ends > created else None

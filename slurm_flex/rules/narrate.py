@@ -1,0 +1,119 @@
+"""The story of a wait, one short line on the job and on its nodes, written only when it changes.
+
+No line holds a number that changes by itself (ages, places in line), or every pass would write it.
+A wait of under a minute needs no story. Comments that somebody else wrote are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from slurm_flex.actions import Action, JobComment, NodeComment
+from slurm_flex.failures import classify
+from slurm_flex.model import OWN_COMMENT, Job, Request
+from slurm_flex.rules.ended import may_comment
+from slurm_flex.rules.failure import describe, pool_waits
+from slurm_flex.text import one_line
+from slurm_flex.world import Member, Phase, World
+
+QUIET_FOR = timedelta(minutes=1)
+
+
+def plan(world: World) -> Iterator[Action]:
+    if not world.settings.comments:
+        return
+    for job in world.jobs:
+        text = _job_story(world, job)
+        if text is not None and may_comment(job, world) and text != job.admin_comment:
+            yield JobComment(job=job.id, text=text, why="its story changed")
+    stories: dict[str, list[str]] = {}
+    for member in world.members.values():
+        text = _node_story(world, member)
+        comment = member.node.comment if member.node else None
+        if text is not None and text != comment and _is_ours_or_empty(comment):
+            stories.setdefault(text, []).append(member.name)
+    for text, names in sorted(stories.items()):
+        yield NodeComment(nodes=tuple(names), text=text, why="their story changed")
+
+
+def _is_ours_or_empty(comment: str | None) -> bool:
+    return not comment or comment.startswith(OWN_COMMENT.strip())
+
+
+def _job_story(world: World, job: Job) -> str | None:
+    delay = world.recall.delays.get(str(job.id))
+    if delay is not None and (job.is_pending or job.is_configuring):
+        return one_line(f"{OWN_COMMENT}retry at {_clock(delay.until)}: {delay.why}")
+    waiting = [
+        m
+        for m in (world.members.get(name) for name in job.nodes if job.holds_nodes)
+        if m is not None and m.waits_for_vm and not world.is_settled(m)
+    ]
+    if waiting:
+        return _waiting_story(world, waiting)
+    own = (job.admin_comment or "").startswith(OWN_COMMENT)
+    if job.is_running and own and _is_stale(job.admin_comment or ""):
+        ends = [e for n in job.nodes if (m := world.members.get(n)) and (e := world.end_of(m))]
+        until = f", its nodes end at {min(ends):%Y-%m-%d %H:%M} UTC" if ends else ""
+        return f"{OWN_COMMENT}running{until}"
+    return None
+
+
+def _is_stale(comment: str) -> bool:
+    """It told of a wait that is over."""
+    return comment.startswith(tuple(OWN_COMMENT + word for word in ("wait", "retry", "in line")))
+
+
+def _node_story(world: World, member: Member) -> str | None:
+    comment = (member.node.comment if member.node else None) or ""
+    if member.waits_for_vm and not world.is_settled(member):
+        return _waiting_story(world, [member])
+    if member.phase in (Phase.UP, Phase.OFF) and _is_stale(comment):
+        ends = world.end_of(member)
+        return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else f"{OWN_COMMENT}off"
+    if member.phase is Phase.OFF and comment.startswith(f"{OWN_COMMENT}ends"):
+        return f"{OWN_COMMENT}off"
+    return None
+
+
+def _waiting_story(world: World, waiting: list[Member]) -> str | None:
+    requests = {m.request.name: m.request for m in waiting if m.request is not None}
+    if requests:
+        return _queue_story(world, requests[min(requests)])
+    pool = waiting[0].pool
+    since = min(world.recall.see(f"power-up/{m.pool.id}/{m.name}").first for m in waiting)
+    if pool.id in world.paused:
+        return f"{OWN_COMMENT}waiting: pool {pool.id} is paused"
+    breaker = world.recall.breakers.get(pool.id)
+    if breaker is not None and breaker.probe is None:
+        return one_line(
+            f"{OWN_COMMENT}waiting: pool {pool.id} failed ({breaker.why}), "
+            f"next try at {_clock(breaker.retry_at)}"
+        )
+    wait = pool_waits(world, pool)
+    if wait is not None:
+        return one_line(f"{OWN_COMMENT}waiting until {_clock(wait.until)}: {wait.why}")
+    if any(m.stranger for m in waiting):
+        return f"{OWN_COMMENT}waiting: a VM that is not ours has the node's name"
+    if world.now - since < QUIET_FOR:
+        return None
+    return f"{OWN_COMMENT}in line for a request since {_clock(since)}"
+
+
+def _queue_story(world: World, request: Request) -> str | None:
+    since = request.created or world.now
+    answer = request.last_attempt
+    if answer is None and world.now - since < QUIET_FOR:
+        return None
+    state = request.state.lower()
+    head = (
+        f"{OWN_COMMENT}waiting for capacity since {_clock(since)}, request {request.name} {state}"
+    )
+    if answer is None:
+        return one_line(head)
+    return one_line(f"{head}; last answer: {describe(classify(answer), answer)}")
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%m-%d %H:%M} UTC"

@@ -1,0 +1,160 @@
+"""A VM came, and its node did not register: too late, or the VM died or ended before it could.
+
+A launch is good only when its nodes have registered: a job that ran nowhere is no success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slurm_flex.actions import Action, DeleteInstances, Event, SaveConsole
+from slurm_flex.cluster.model import Pool
+from slurm_flex.failures import Failure
+from slurm_flex.rules.release import delay_job, release_job, release_nodes
+from slurm_flex.world import Member, Phase, World
+
+WHY = "boot failed"
+
+
+def plan(world: World) -> Iterator[Action]:
+    for pool in world.pools:
+        failed = [
+            member
+            for member in world.undecided()
+            if member.pool.id == pool.id and _has_failed_to_boot(world, member)
+        ]
+        if failed:
+            yield from _give_up(world, pool, failed)
+        _count_good_launches(world, pool)
+
+
+def _has_failed_to_boot(world: World, member: Member) -> bool:
+    if member.phase is Phase.BOOTING:
+        return _is_overdue(world, member)
+    if member.phase in (Phase.ASKED, Phase.QUEUED):
+        return _has_died_young(world, member)
+    return _gave_up_resuming(world, member)
+
+
+def _is_overdue(world: World, member: Member) -> bool:
+    created = member.instance.created if member.instance else None
+    if created is None:
+        created = world.recall.see(f"booting/{member.pool.id}/{member.name}").first
+    return world.now - created > world.settings.boot_timeout
+
+
+def _has_died_young(world: World, member: Member) -> bool:
+    """The VM made for this power-up is dead or gone; a dead namesake from before is not it."""
+    instance = member.instance
+    if instance is not None:
+        is_over = instance.is_dead or _ended_itself(world, member)
+        return is_over and _was_made_for_this(world, member)
+    known = world.recall.instances.get(member.name)
+    booted_here = (
+        known is not None
+        and member.request is None
+        and member.node is not None
+        and not member.node.is_powered_down
+        and world.recall.last.sightings.get(f"power-up/{member.pool.id}/{member.name}") is not None
+        and f"died/{member.name}/{known.id}" not in world.recall.told
+    )
+    if not booted_here:
+        return False
+    seen = world.recall.see(f"vanished-booting/{member.pool.id}/{member.name}")
+    if seen.passes < 2:
+        world.settle([member])  # a list may lag: look again before anything is asked for anew
+        return False
+    return True
+
+
+def _was_made_for_this(world: World, member: Member) -> bool:
+    """Made since its node was given to the job (or since we saw it power up); else a namesake.
+
+    Where neither time is known: the request tells whose it was, and at last its age.
+    """
+    created = member.instance.created if member.instance else None
+    if created is None:
+        return False
+    starts = [job.start_time for job in member.jobs if job.start_time is not None]
+    seen = world.recall.last.sightings.get(f"power-up/{member.pool.id}/{member.name}")
+    since = min(starts, default=seen.first if seen else None)
+    if since is not None:
+        return created >= since - world.settings.clock_skew
+    request = world.request_behind(member)
+    if request is not None and request.job_id is not None:
+        return any(job.group == request.job_id for job in member.jobs)
+    return world.now - created <= world.settings.boot_timeout
+
+
+def _ended_itself(world: World, member: Member) -> bool:
+    """Stopping by itself, not by a deletion of ours that an earlier power-down asked for."""
+    if member.instance is None or member.instance.action == "DELETING":
+        ends = member.instance.terminates if member.instance else None
+        return ends is not None and world.now >= ends - world.settings.clock_skew
+    return member.instance.is_dying
+
+
+def _gave_up_resuming(world: World, member: Member) -> bool:
+    """ResumeTimeout came, and the VM is there and had its time to boot (scenario 18)."""
+    node = member.node
+    return (
+        node is not None
+        and node.is_down
+        and node.is_powered_down
+        and node.timed_out_resuming
+        and not node.is_powering_down
+        and member.has_live_instance
+        and _is_overdue(world, member)
+    )
+
+
+def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]:
+    settings, recall = world.settings, world.recall
+    present = tuple(m.name for m in failed if m.instance is not None)
+    deletable = tuple(
+        m.name for m in failed if m.instance is not None and m.instance.action != "DELETING"
+    )
+    for member in failed:
+        known = recall.instances.get(member.name)
+        incarnation = member.instance.id if member.instance else (known.id if known else None)
+        recall.count_launch(pool.id, f"{member.name}/{incarnation}", Failure.BOOT.value)
+        recall.once(f"died/{member.name}/{incarnation}")
+    if present:
+        yield SaveConsole(pool=pool.id, nodes=present, why="its node did not register")
+    if deletable:
+        yield DeleteInstances(pool=pool.id, nodes=deletable, why="its node did not register")
+    yield Event(
+        event="BOOT_FAILED",
+        nodes=tuple(member.name for member in failed),
+        text="the VM came, its slurmd did not register",
+        why=WHY,
+    )
+    for group in sorted({job.group for member in failed for job in member.jobs}):
+        jobs = world.components(group)
+        back_off = recall.back_off(
+            f"j{group}/{Failure.BOOT}", settings.boot_backoff, settings.boot_backoff_max, WHY
+        )
+        if len(jobs) > 1:
+            yield from release_job(world, group, WHY)
+        yield from delay_job(world, group, back_off.until - world.now, WHY)
+    yield from release_nodes(world, [m for m in failed if not _is_down(m)], WHY)
+    world.settle(failed)
+
+
+def _is_down(member: Member) -> bool:
+    return member.node is not None and member.node.is_powered_down and member.node.is_down
+
+
+def _count_good_launches(world: World, pool: Pool) -> None:
+    """Nodes that have registered since they were last asked for."""
+    for member in world.members_of(pool):
+        if member.phase is not Phase.UP or member.instance is None:
+            continue
+        key = f"{member.name}/{member.instance.id}"
+        recently = member.instance.created is not None and (
+            world.now - member.instance.created <= 2 * world.settings.boot_timeout
+        )
+        booting = world.recall.last.sightings.get(f"power-up/{pool.id}/{member.name}") is not None
+        if booting and recently and world.recall.count_launch(pool.id, key, "good"):
+            for job in member.jobs:
+                world.recall.back_offs.pop(f"j{job.group}/{Failure.BOOT}", None)

@@ -1,0 +1,83 @@
+"""How nodes that wait for a VM are given back, so that no job is caught and none is left behind.
+
+A node with a job: down, then power_down_force; the job goes back to PENDING. A node without one is
+drained first and forced down in the next pass if it is still idle, since a job could be placed on
+it in between, and power_down_force would requeue that job (facts: slurm.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+
+from slurm_flex.actions import (
+    Action,
+    JobComment,
+    JobNotify,
+    JobRequeue,
+    JobStart,
+    NodeDown,
+    NodeDrain,
+    NodePowerDown,
+)
+from slurm_flex.model import OWN_COMMENT, RELEASE_REASON, Job
+from slurm_flex.model.memory import Delay
+from slurm_flex.rules.ended import may_comment
+from slurm_flex.text import one_line
+from slurm_flex.world import Member, Phase, World
+
+
+def release_nodes(world: World, members: Iterable[Member], why: str) -> Iterator[Action]:
+    """Give back members that power up; `why` becomes part of the nodes' reason."""
+    waiting = [m for m in members if m.node is not None and not world.is_settled(m)]
+    held = tuple(m.name for m in waiting if m.is_allocated)
+    idle = [m for m in waiting if not m.is_allocated]
+    reason = one_line(f"slurm-flex: {why}")
+    if held:
+        yield NodeDown(nodes=held, reason=reason, why=why)
+        yield NodePowerDown(nodes=held, how="force", reason=reason, why=why)
+    drained = tuple(m.name for m in idle if m.node is not None and m.node.has_release_drain)
+    if drained:
+        yield NodePowerDown(nodes=drained, how="force", reason=reason, why=f"still idle: {why}")
+    fresh = tuple(m.name for m in idle if m.node is not None and not m.node.is_drained)
+    if fresh:
+        yield NodeDrain(nodes=fresh, reason=one_line(f"{RELEASE_REASON} {why}"), why=why)
+    world.settle(waiting)
+
+
+def release_job(world: World, group: int, why: str) -> Iterator[Action]:
+    """Send a whole job back: what waits is released, what is up already goes home when idle.
+
+    A job starts whole or not at all, and so do the components of a heterogeneous job.
+    """
+    jobs = world.components(group)
+    members = [m for m in world.members_held_by(jobs) if not world.is_settled(m)]
+    waiting = [m for m in members if m.phase in (Phase.ASKED, Phase.QUEUED, Phase.BOOTING)]
+    arrived = tuple(m.name for m in members if m.phase is Phase.UP and not m.static)
+    yield from say_goodbye(world, jobs, why)
+    for job in jobs:
+        if job.holds_nodes and not any(job in m.jobs for m in waiting) and len(jobs) > 1:
+            yield JobRequeue(job=job.id, why="the other components of this job go back")
+    yield from release_nodes(world, waiting, why)
+    if arrived:
+        reason = one_line(f"slurm-flex: {why}")
+        yield NodePowerDown(nodes=arrived, how="asap", reason=reason, why="its job went back")
+        world.settle(m for m in members if m.name in arrived)
+
+
+def say_goodbye(world: World, jobs: Iterable[Job], why: str) -> Iterator[Action]:
+    """Slurm ends what it can't requeue: tell it before its node goes down."""
+    for job in jobs:
+        if not job.is_requeueable and (job.is_configuring or job.is_running):
+            text = one_line(f"{OWN_COMMENT}{why}; Slurm can't requeue this job and ends it")
+            yield JobNotify(job=job.id, text=text, why="an interactive job can't be requeued")
+            if may_comment(job, world):
+                yield JobComment(job=job.id, text=text, last_words=True, why="its last words")
+
+
+def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[Action]:
+    """Not before the back-off is over. Repeated in the next passes until Slurm has taken it."""
+    for job in world.components(group):
+        if job.is_requeueable or job.is_pending:
+            world.recall.delays[str(job.id)] = Delay(world.now + wait, why)
+            yield JobStart(job=job.id, after=wait, why=why)

@@ -1,0 +1,194 @@
+"""A node that our own health check drained: replaced once it runs nothing.
+
+A drain older than the VM is stale and lifted. While a crowd of a pool is sick nothing is replaced,
+since the cause is then the check or the image; a job that meets sick nodes again and again is held.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from datetime import datetime
+
+from slurm_flex.actions import (
+    Action,
+    DeleteInstances,
+    Event,
+    JobComment,
+    JobHold,
+    NodePowerDown,
+    NodeResume,
+    NodeUndrain,
+    ReportHost,
+    SaveConsole,
+)
+from slurm_flex.cluster.model import Pool
+from slurm_flex.model import OWN_COMMENT, Job
+from slurm_flex.rules.ended import may_comment
+from slurm_flex.text import one_line
+from slurm_flex.world import Member, Phase, World
+
+REPLACED = "slurm-flex: replaced after a failed health check"
+_CHECK = re.compile(r"slurm-flex:\s*health:?\s*([A-Za-z0-9_.-]+)")
+
+
+def plan(world: World) -> Iterator[Action]:
+    for pool in world.pools:
+        sick = [m for m in world.undecided(Phase.SICK) if m.pool.id == pool.id]
+        stale = [member for member in sick if _is_older_than_its_vm(member)]
+        if stale:
+            names = tuple(member.name for member in stale)
+            yield NodeResume(nodes=names, why="the drain is older than the VM")
+            world.settle(stale)
+        fresh = [member for member in sick if member not in stale]
+        yield from _judge(world, pool, fresh)
+        yield from _clear_off_nodes(world, pool)
+        yield from _clear_rising_nodes(world, pool)
+
+
+def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
+    if not sick:
+        world.recall.told.pop(f"crowd-sick/{pool.id}", None)
+        return
+    for member in sick:
+        _note_failure(world, pool, member)
+    held = yield from _hold_jobs_at_their_limit(world, sick)
+    if _is_crowd(world, pool, sick):
+        if world.recall.once(f"crowd-sick/{pool.id}"):
+            yield Event(
+                event="POOL_SICK",
+                pool=pool.id,
+                text=f"{len(sick)} nodes are sick at once: none is replaced, a person must look",
+                why="the cause is probably the check or the image",
+            )
+        world.settle(sick)
+        return
+    world.recall.told.pop(f"crowd-sick/{pool.id}", None)
+    spare = world.settings.health_partial_node == "replace"
+    idle = [
+        m
+        for m in sick
+        if not m.is_busy and m.name not in held and (spare or not _shared_by_jobs(world, m))
+    ]
+    world.settle(sick)
+    if not idle:
+        return
+    names = tuple(member.name for member in idle)
+    yield SaveConsole(pool=pool.id, nodes=names, why="a health check failed")
+    if world.settings.report_faulty_hosts:
+        yield ReportHost(pool=pool.id, nodes=names, why="a health check failed")
+    yield DeleteInstances(pool=pool.id, nodes=names, why="a health check failed")
+    yield NodePowerDown(nodes=names, how="force", reason=REPLACED, why="its VM is replaced")
+    yield Event(
+        event="VM_REPORT_AND_REPLACEMENT",
+        nodes=names,
+        text=one_line("; ".join(sorted({m.node.reason or "" for m in idle if m.node}))),
+        why="a health check failed",
+    )
+
+
+def _clear_off_nodes(world: World, pool: Pool) -> Iterator[Action]:
+    """A drain of ours on a node that is off would survive the replacement."""
+    drained = [
+        m
+        for m in world.undecided(Phase.OFF)
+        if m.pool.id == pool.id and m.node is not None and m.node.has_own_drain
+        and not m.node.is_down
+    ]  # fmt: skip
+    if drained:
+        names = tuple(member.name for member in drained)
+        yield NodePowerDown(
+            nodes=names, how="force", reason=REPLACED, why="the drain was for a VM that is gone"
+        )
+        world.settle(drained)
+
+
+def _clear_rising_nodes(world: World, pool: Pool) -> Iterator[Action]:
+    """Its VM is yet to come, so the drain was for another; drained it would wait for ever."""
+    drained = [
+        m
+        for m in world.undecided(Phase.ASKED, Phase.QUEUED, Phase.BOOTING)
+        if m.pool.id == pool.id
+        and m.node is not None
+        and m.node.has_health_drain
+        and (m.instance is None or _is_older_than_its_vm(m))
+    ]
+    if drained:
+        names = tuple(member.name for member in drained)
+        yield NodeUndrain(nodes=names, why="the drain was for a VM that is gone")
+
+
+def _is_older_than_its_vm(member: Member) -> bool:
+    """Only the creation makes a new incarnation: a reboot keeps the VM and its broken GPU."""
+    node, instance = member.node, member.instance
+    if node is None or instance is None or node.reason_time is None:
+        return False
+    born = instance.created or node.boot_time
+    return born is not None and node.reason_time < born
+
+
+def _shared_by_jobs(world: World, member: Member) -> bool:
+    """Several jobs were on it at once: each had only a part of the node."""
+    return len(world.recall.last.occupants.get(member.name, ())) > 1
+
+
+def _is_crowd(world: World, pool: Pool, sick: list[Member]) -> bool:
+    up = [m for m in world.members_of(pool) if m.node is not None and m.node.is_believed_up]
+    return len(sick) >= world.settings.sick_minimum and len(
+        sick
+    ) * 100 > world.settings.sick_percent * len(up)
+
+
+def _note_failure(world: World, pool: Pool, member: Member) -> None:
+    """Count the check's failures in the window, and the restart of the jobs that met it, once."""
+    incarnation = member.instance.id if member.instance else None
+    if not world.recall.once(f"sick/{member.name}/{incarnation}"):
+        return
+    for job_id in world.recall.last.occupants.get(member.name, ()) or [j.id for j in member.jobs]:
+        key = str(job_id)
+        world.recall.health_restarts[key] = world.recall.health_restarts.get(key, 0) + 1
+    match = _CHECK.match((member.node.reason if member.node else None) or "")
+    check = match[1] if match else "unnamed"
+    key = f"{pool.id}/{check}"
+    since = world.now - world.settings.health_breaker_window
+    recent = [
+        entry
+        for entry in world.recall.check_failures.get(key, ())
+        if datetime.fromisoformat(entry.split(" ")[0]) > since
+    ]
+    world.recall.check_failures[key] = (*recent, f"{world.now.isoformat()} {member.name}")
+
+
+def _hold_jobs_at_their_limit(
+    world: World, sick: list[Member]
+) -> Generator[Action, None, set[str]]:
+    """Past the restart limit the job is held, once; its node is replaced when that is done."""
+    limit = world.settings.max_health_restarts
+    kept: set[str] = set()
+    for member in sick:
+        for job in _jobs_that_met(world, member):
+            if not limit or not job.is_pending or _health_restarts(world, job) < limit:
+                continue
+            if job.is_held:
+                continue
+            kept.add(member.name)
+            if world.recall.once(f"held/{job.id}/{job.restarts}"):
+                yield JobHold(job=job.id, why=f"restarted {limit} times by failed health checks")
+                if may_comment(job, world):
+                    reason = (member.node.reason if member.node else None) or "a health check"
+                    last = f"last: {member.name} {reason}"
+                    text = one_line(f"{OWN_COMMENT}held after {limit} restarts, {last}")
+                    yield JobComment(job=job.id, text=text, why="the user must look")
+    return kept
+
+
+def _health_restarts(world: World, job: Job) -> int:
+    """What we counted; should memory have been lost, Slurm's own count less the expiries."""
+    key = str(job.id)
+    counted = world.recall.health_restarts.get(key, 0)
+    return max(counted, job.restarts - world.recall.expiries.get(key, 0))
+
+
+def _jobs_that_met(world: World, member: Member) -> list[Job]:
+    ids = set(world.recall.last.occupants.get(member.name, ()))
+    return [job for job in world.jobs if job.id in ids or member.name in job.required_nodes]

@@ -1,0 +1,71 @@
+"""The VM runs, and Slurm itself says that the node doesn't answer, for longer than a boot takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from slurm_flex.actions import (
+    Action,
+    DeleteInstances,
+    Event,
+    NodeDown,
+    NodePowerDown,
+    SaveConsole,
+)
+from slurm_flex.failures import Failure
+from slurm_flex.rules.release import say_goodbye
+from slurm_flex.world import Member, Phase, World
+
+REASON = "slurm-flex: silent: its slurmd does not answer"
+
+
+def plan(world: World) -> Iterator[Action]:
+    for pool in world.pools:
+        silent = [
+            member
+            for member in world.undecided(Phase.UP)
+            if member.pool.id == pool.id and _is_silent(world, member)
+        ]
+        if not silent:
+            continue
+        names = tuple(member.name for member in silent)
+        for member in silent:
+            incarnation = member.instance.id if member.instance else None
+            world.recall.count_launch(pool.id, f"{member.name}/{incarnation}", Failure.BOOT.value)
+            yield from say_goodbye(world, member.jobs, f"node {member.name} does not answer")
+        yield SaveConsole(pool=pool.id, nodes=names, why="the VM runs, its slurmd is silent")
+        yield NodeDown(nodes=names, reason=REASON, why="it does not answer")
+        yield NodePowerDown(nodes=names, how="plain", reason=REASON, why="it is replaced")
+        yield DeleteInstances(pool=pool.id, nodes=names, why="its slurmd does not answer")
+        yield Event(
+            event="VM_REPORT_AND_REPLACEMENT", nodes=names, text="slurmd silent", why="silent"
+        )
+        world.settle(silent)
+
+
+def _is_silent(world: World, member: Member) -> bool:
+    node, instance = member.node, member.instance
+    if node is None or instance is None or not instance.is_running or node.is_rebooting:
+        return False
+    says_so = (
+        node.is_not_responding
+        or node.is_registration_invalid
+        or (node.is_down and (node.reason or "").startswith("Not responding"))
+    )
+    if not says_so:
+        return False
+    seen = world.recall.see(f"silent/{member.pool.id}/{member.name}").first
+    since = _said_at(member) or seen
+    started = max((t for t in (since, node.boot_time) if t is not None), default=since)
+    return world.now - started > world.settings.boot_timeout
+
+
+def _said_at(member: Member) -> datetime | None:
+    """When Slurm wrote that reason, if the reason is its own word about this VM."""
+    node, instance = member.node, member.instance
+    if node is None or instance is None or not node.has_slurm_reason or node.reason_time is None:
+        return None
+    if instance.created is not None and node.reason_time < instance.created:
+        return None
+    return node.reason_time

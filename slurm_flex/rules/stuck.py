@@ -1,0 +1,155 @@
+"""Nodes that Slurm leaves in a state from which nothing leads back by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slurm_flex.actions import Action, Event, JobStart, NodePowerDown, NodeResume
+from slurm_flex.cluster.model import Pool
+from slurm_flex.world import Member, Phase, World
+
+RESET = "slurm-flex: back to idle"
+
+
+def plan(world: World) -> Iterator[Action]:
+    for pool in world.pools:
+        yield from _give_nodes_back_to_their_job(world, pool)
+        yield from _reset(world, pool)
+        yield from _finish_power_down(world, pool)
+        yield from _cure_silence(world, pool)
+
+
+def _failed_to_resume(world: World, pool: Pool) -> list[Member]:
+    """DOWN and off, by our word or by ResumeTimeout's; somebody else's DOWN stays."""
+    return [
+        m
+        for m in world.members_of(pool)
+        if not world.is_settled(m)
+        and m.node is not None
+        and m.phase is Phase.OFF
+        and m.node.is_down
+        and (m.node.has_own_reason or m.node.timed_out_resuming)
+    ]
+
+
+def _give_nodes_back_to_their_job(world: World, pool: Pool) -> Iterator[Action]:
+    """ResumeTimeout ran out while the request lives: keep the place, give the same nodes back."""
+    failed = {m.name: m for m in _failed_to_resume(world, pool)}
+    for request in world.requests(pool):
+        kept = [failed[name] for name in request.nodes if name in failed]
+        if not kept or not (request.is_live or _has_arrived(kept)):
+            continue
+        jobs = [] if request.job_id is None else world.components(request.job_id)
+        waiting = [
+            job for job in jobs if job.waits_for_begin_time and not _is_delayed(world, job.id)
+        ]
+        static = all(world.is_static_and_free(m) for m in kept)
+        if not waiting and not static:
+            continue
+        names = tuple(m.name for m in kept)
+        yield NodeResume(nodes=names, why=f"request {request.name} is still in the queue for them")
+        for job in waiting:
+            yield JobStart(
+                job=job.id, why="it gets the same nodes back, and its place in the queue"
+            )
+        if world.recall.once(f"resume-timeout/{request.name}/{world.now.isoformat()}"):
+            yield Event(
+                event="RESUME_TIMEOUT", nodes=names, text="the place is kept", why="ResumeTimeout"
+            )
+        world.settle(kept)
+        for member in kept:
+            failed.pop(member.name)
+
+
+def _has_arrived(members: list[Member]) -> bool:
+    return all(member.has_live_instance for member in members)
+
+
+def _is_delayed(world: World, job: int) -> bool:
+    return str(job) in world.recall.delays
+
+
+def _reset(world: World, pool: Pool) -> Iterator[Action]:
+    due = [m for m in _failed_to_resume(world, pool) if not _back_off_runs(world, m)]
+    if due:
+        names = tuple(member.name for member in due)
+        yield NodePowerDown(nodes=names, how="force", reason=RESET, why="its back-off is over")
+        world.settle(due)
+
+
+def _back_off_runs(world: World, member: Member) -> bool:
+    """Its pool waits, and so does the node: the scheduler turns to another pool meanwhile."""
+    breaker = world.recall.breakers.get(member.pool.id)
+    return breaker is not None and breaker.probe is None and world.now < breaker.retry_at
+
+
+def _finish_power_down(world: World, pool: Pool) -> Iterator[Action]:
+    """Set down by us and left there (a crash between down and power_down); asked down and stuck."""
+    half = [
+        m
+        for m in world.undecided(Phase.UP, Phase.ENDING, Phase.SICK)
+        if m.pool.id == pool.id
+        and m.node is not None
+        and m.node.is_down
+        and m.node.has_own_reason
+        and not m.node.is_power_down_requested
+    ]
+    if half:
+        reason = (half[0].node.reason if half[0].node else None) or RESET
+        names = tuple(member.name for member in half)
+        yield NodePowerDown(nodes=names, how="plain", reason=reason, why="it was set down by us")
+        world.settle(half)
+    hanging = [
+        m
+        for m in world.undecided(Phase.ASKED, Phase.QUEUED, Phase.BOOTING)
+        if m.pool.id == pool.id
+        and m.node is not None
+        and m.node.is_power_down_requested
+        and m.node.is_powering_up
+        and not m.is_allocated
+    ]
+    if hanging:
+        names = tuple(member.name for member in hanging)
+        yield NodePowerDown(
+            nodes=names,
+            how="force",
+            reason=RESET,
+            why="a plain power_down hangs while it powers up",
+        )
+        world.settle(hanging)
+
+
+def _cure_silence(world: World, pool: Pool) -> Iterator[Action]:
+    """Off and NOT_RESPONDING: Slurm schedules it all the same, so only when a job waits in vain.
+
+    Two passes beyond SuspendTimeout, or this cure and node_resume fight each other (facts:
+    slurm.md).
+    """
+    silent = []
+    for member in world.undecided(Phase.OFF):
+        node = member.node
+        if member.pool.id != pool.id or node is None or not node.is_not_responding or node.is_down:
+            continue
+        seen = world.recall.see(f"off-silent/{pool.id}/{member.name}")
+        if not _is_wanted_by_a_job(world, member):
+            continue
+        if world.now - seen.first < world.suspend_timeout:
+            continue
+        if world.recall.see(f"off-silent-long/{pool.id}/{member.name}").passes >= 2:
+            silent.append(member)
+    if silent:
+        names = tuple(member.name for member in silent)
+        yield NodePowerDown(nodes=names, how="force", reason=RESET, why="off and not responding")
+        world.settle(silent)
+
+
+def _is_wanted_by_a_job(world: World, member: Member) -> bool:
+    parts = {p.name for p in world.slurm.partitions if member.name in p.nodes} | {
+        p.id for p in world.cluster.partitions_of(member.pool)
+    }
+    return any(
+        job.is_pending
+        and member.name not in job.exclude_nodes
+        and (member.name in job.required_nodes or set((job.partition or "").split(",")) & parts)
+        for job in world.jobs
+    )

@@ -1,0 +1,404 @@
+"""The snapshot seen whole: each configured node with its VM, its request, its jobs and its phase.
+
+Built once a pass. Rules speak of phases and of members; they look nothing up by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from slurm_flex.cluster.model import Pool
+from slurm_flex.model import (
+    Group,
+    Instance,
+    Job,
+    Node,
+    Request,
+    Reservation,
+    Snapshot,
+)
+from slurm_flex.model.memory import SentRequest
+from slurm_flex.recall import Recall
+
+SHORTEST_RUN: Final = timedelta(seconds=600)
+"""The least that Compute Engine takes as requestedRunDuration (facts: compute-engine.md)."""
+REQUEUE_PENALTY: Final = timedelta(seconds=120)
+"""Slurm's own wait after a node failure; any later start is somebody's wish (facts: slurm.md)."""
+PLACE_KEPT_FOR: Final = timedelta(seconds=60)
+CREATION_BELIEVED_FOR: Final = timedelta(minutes=5)
+"""How long a call that was sent may take to show in a list ("more than a minute", facts)."""
+_APPLY_SLACK: Final = timedelta(seconds=15)
+_DEFAULT_SUSPEND_TIMEOUT: Final = timedelta(seconds=30)
+
+
+class Phase(str, Enum):
+    """One word for a node in a pass."""
+
+    OFF = "off"
+    """Powered down, and nobody is powering it up."""
+    ASKED = "asked"
+    """Slurm wants it up; no VM, no request yet."""
+    QUEUED = "queued"
+    """A live request names it."""
+    BOOTING = "booting"
+    """Its VM is on the way, Slurm waits for it to register."""
+    UP = "up"
+    ENDING = "ending"
+    """Slurm counts on it, and its VM is gone, dead or dying."""
+    LEAVING = "leaving"
+    """Slurm powers it down."""
+    SICK = "sick"
+    """Drained by our own health check."""
+    HELD = "held"
+    """Somebody else drained or downed it."""
+    UNKNOWN = "unknown"
+    """Slurm doesn't list it, or the pool couldn't be read."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node of the cluster file and everything that is known of it in this pass."""
+
+    name: str
+    pool: Pool
+    index: int
+    static: bool
+    node: Node | None
+    instance: Instance | None
+    request: Request | None
+    """the live request that names it, listed or just sent"""
+    jobs: tuple[Job, ...]
+    phase: Phase
+    stranger: bool
+    """a VM of that name exists that isn't ours"""
+
+    @property
+    def is_allocated(self) -> bool:
+        return bool(self.jobs) or (self.node is not None and self.node.is_allocated)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.is_allocated or (self.node is not None and self.node.is_completing)
+
+    @property
+    def has_live_instance(self) -> bool:
+        return self.instance is not None and self.instance.is_alive
+
+    @property
+    def has_ended_instance(self) -> bool:
+        """No VM, or one that is dead or on its way out."""
+        return not self.stranger and not self.has_live_instance
+
+    @property
+    def waits_for_vm(self) -> bool:
+        return self.phase in (Phase.ASKED, Phase.QUEUED)
+
+
+def phase_of(
+    node: Node | None, instance: Instance | None, request: Request | None, *, hidden: bool
+) -> Phase:
+    """The table of phases: flags x instance x request. First match stands."""
+    if hidden or node is None or node.is_unknowable:
+        return Phase.UNKNOWN
+    if node.is_powering_down:
+        return Phase.LEAVING
+    waits_for_power = node.is_powering_up or node.is_about_to_power_up
+    if node.is_held and (node.is_down or not (waits_for_power and node.is_allocated)):
+        return Phase.HELD  # a drain under a waiting job holds the node only after that job
+    if node.is_off:
+        return Phase.OFF
+    if waits_for_power:
+        if instance is not None and instance.is_alive:
+            return Phase.BOOTING
+        return Phase.QUEUED if request is not None else Phase.ASKED
+    if node.is_power_down_requested and not node.is_busy:
+        return Phase.LEAVING
+    if instance is None or not instance.is_alive:
+        return Phase.ENDING
+    return Phase.SICK if node.has_health_drain else Phase.UP
+
+
+class World:
+    """One pass's view. `recall` is the only thing in it that rules write to."""
+
+    def __init__(self, snapshot: Snapshot, recall: Recall) -> None:
+        self.now: datetime = snapshot.now
+        self.settings = snapshot.settings
+        self.cluster = snapshot.cluster
+        self.slurm = snapshot.slurm
+        self.paused = snapshot.paused_pools
+        self.recall = recall
+        self.pools: tuple[Pool, ...] = tuple(
+            pool for pool in snapshot.cluster.compute_pools if _is_seen(snapshot.cloud.get(pool.id))
+        )
+        self.hidden_pools = frozenset(
+            {pool.id for pool in snapshot.cluster.pools}
+            | set(snapshot.cloud)
+            - {pool_id for pool_id, group in snapshot.cloud.items() if group.complete}
+        ) - {pool.id for pool in self.pools}
+        self.groups: dict[str, Group] = dict(snapshot.cloud)
+        self.nodes: dict[str, Node] = {node.name: node for node in snapshot.slurm.nodes}
+        self.jobs: tuple[Job, ...] = tuple(sorted(snapshot.slurm.jobs, key=lambda job: job.id))
+        self.own_reservations: tuple[Reservation, ...] = tuple(
+            sorted((r for r in snapshot.slurm.reservations if r.is_own), key=lambda r: r.name)
+        )
+        self.foreign_reservations: tuple[Reservation, ...] = tuple(
+            r for r in snapshot.slurm.reservations if not r.is_own
+        )
+        self._holders: dict[str, list[Job]] = {}
+        for job in self.jobs:
+            if job.holds_nodes:
+                for name in job.nodes:
+                    self._holders.setdefault(name, []).append(job)
+        self._instances: dict[str, tuple[Instance | None, bool]] = {}
+        self._requests: dict[str, tuple[Request, ...]] = {}
+        self._live: dict[str, Request] = {}
+        self._by_job: dict[int, list[Job]] = {}
+        for job in self.jobs:
+            self._by_job.setdefault(job.group, []).append(job)
+        for pool in self.pools:
+            self._index_instances(pool)
+            self._index_requests(pool)
+        self.members: dict[str, Member] = {
+            member.name: member for pool in self.pools for member in self._members_of(pool)
+        }
+        self._settled: set[str] = set()
+
+    # --- looking
+
+    def members_of(self, pool: Pool) -> Iterator[Member]:
+        return (self.members[name] for name in self.cluster.node_names(pool))
+
+    def undecided(self, *phases: Phase) -> list[Member]:
+        """The members that no rule has decided about yet, in these phases (or in any)."""
+        return [
+            member
+            for member in self.members.values()
+            if member.name not in self._settled and (not phases or member.phase in phases)
+        ]
+
+    def settle(self, members: Iterable[Member]) -> None:
+        """What was decided for these nodes stands: later rules leave them alone in this pass."""
+        self._settled.update(member.name for member in members)
+
+    def is_settled(self, member: Member) -> bool:
+        return member.name in self._settled
+
+    def requests(self, pool: Pool) -> tuple[Request, ...]:
+        """The pool's requests by name: those listed, and those sent and not listed yet."""
+        return self._requests.get(pool.id, ())
+
+    def components(self, group: int) -> tuple[Job, ...]:
+        """The jobs under one id: all components of a heterogeneous job, else just the job."""
+        return tuple(self._by_job.get(group, ()))
+
+    def members_held_by(self, jobs: Iterable[Job]) -> list[Member]:
+        """The members that these jobs hold now, in the cluster's order, each once."""
+        names = {name for job in jobs if job.holds_nodes for name in job.nodes}
+        return [member for name, member in self.members.items() if name in names]
+
+    def region_of(self, pool: Pool) -> str:
+        return pool.zone.rpartition("-")[0] or self.cluster.region
+
+    def request_behind(self, member: Member) -> Request | None:
+        """The request that an instance came from: the last one made before it that names it."""
+        made = member.instance.created if member.instance else None
+        sources = [
+            request
+            for request in self.requests(member.pool)
+            if member.name in request.nodes
+            and not (request.is_failed or request.is_cancelled)
+            and (made is None or request.created is None or request.created <= made)
+        ]
+        return max(sources, key=lambda one: (one.created or self.now, one.name), default=None)
+
+    # --- end of life
+
+    def end_of(self, member: Member) -> datetime | None:
+        """When the member's VM ends, or is ended by us; None while that isn't known."""
+        instance = member.instance
+        if instance is None:
+            return None
+        ends = instance.terminates
+        if not member.pool.is_flex_start:
+            return ends
+        request = self.request_behind(member)
+        granted = request.run_duration if request is not None else None
+        if ends is None and instance.created is not None and instance.is_alive:
+            ends = instance.created + (granted or max(member.pool.run_duration, SHORTEST_RUN))
+        return self._shortened_end(member, instance, granted, ends)
+
+    def _shortened_end(
+        self, member: Member, instance: Instance, granted: timedelta | None, ends: datetime | None
+    ) -> datetime | None:
+        """A duration below 600 s is asked for as 600 s and ended by us (scenario 77).
+
+        A VM that was granted more had its duration from an earlier cluster file, and keeps it.
+        """
+        wished = member.pool.run_duration
+        if ends is None or wished >= SHORTEST_RUN:
+            return ends
+        if granted is None and instance.created is not None:
+            granted = SHORTEST_RUN
+            if ends - instance.created > SHORTEST_RUN + REQUEUE_PENALTY:
+                return ends
+        if granted != SHORTEST_RUN:
+            return ends
+        return ends - SHORTEST_RUN + wished
+
+    # --- who needs it
+
+    def is_reserved_by_others(self, member: Member) -> bool:
+        """In somebody's active reservation: from the list, since the MAINT flag may be ours."""
+        return any(
+            member.name in reservation.nodes and reservation.is_active(self.now)
+            for reservation in self.foreign_reservations
+        )
+
+    def is_static_and_free(self, member: Member) -> bool:
+        """A static node that nothing holds back: it shall be up."""
+        return (
+            member.static
+            and member.phase is not Phase.HELD
+            and not self.is_reserved_by_others(member)
+        )
+
+    def keeps_place(self, request: Request) -> bool:
+        """The request's job was sent back by Slurm and comes again in a moment: keep its place."""
+        if request.job_id is None or not request.is_live:
+            return False
+        return any(
+            job.waits_for_begin_time
+            and str(job.id) not in self.recall.delays
+            and (job.start_time is None or self.now <= job.start_time + PLACE_KEPT_FOR)
+            and not self._starts_much_later(job)
+            for job in self.components(request.job_id)
+        )
+
+    def _starts_much_later(self, job: Job) -> bool:
+        """Slurm's own BeginTime is at most 120 s away; a later one is the user's wish."""
+        return (
+            job.start_time is not None
+            and job.start_time > self.now + REQUEUE_PENALTY + _APPLY_SLACK
+        )
+
+    def wanted_nodes(self, request: Request) -> list[str]:
+        """The request's nodes that somebody still needs: a job, the floor, or a hand."""
+        if self.keeps_place(request):
+            return list(request.nodes)
+        return [name for name in request.nodes if self._is_wanted(name, manual=request.is_manual)]
+
+    def _is_wanted(self, name: str, *, manual: bool) -> bool:
+        member = self.members.get(name)
+        if member is None:
+            return name in self.nodes or self.cluster.locate(name) is not None
+        if member.node is None or member.phase is Phase.UNKNOWN:
+            return True  # half a picture decides nothing
+        if member.phase is Phase.HELD:
+            return member.is_allocated and not member.node.is_down
+        if member.phase is Phase.LEAVING:
+            return False
+        if member.is_allocated or self.is_static_and_free(member):
+            return True
+        return manual and (member.node.is_powering_up or member.phase is Phase.UP)
+
+    # --- Slurm's settings
+
+    @property
+    def suspend_timeout(self) -> timedelta:
+        return self.slurm.config.suspend_timeout or _DEFAULT_SUSPEND_TIMEOUT
+
+    @property
+    def resume_timeout(self) -> timedelta:
+        return self.slurm.config.resume_timeout or self.settings.resume_timeout
+
+    # --- building
+
+    def _index_instances(self, pool: Pool) -> None:
+        """One VM a node: of several the one that Slurm registered, else the living, the newest."""
+        found: dict[str, list[Instance]] = {}
+        for instance in self.groups[pool.id].instances:
+            if instance.is_real:
+                found.setdefault(instance.name, []).append(instance)
+        for name, instances in found.items():
+            ours = [one for one in instances if not self._is_stranger(one)]
+            node = self.nodes.get(name)
+            registered = node.instance_id if node else None
+            best = max(
+                ours,
+                key=lambda one: (
+                    one.id is not None and one.id == registered,
+                    one.is_alive,
+                    one.created.timestamp() if one.created else 0.0,
+                    one.id or "",
+                ),
+                default=None,
+            )
+            self._instances[name] = (best, best is None)
+
+    def _is_stranger(self, instance: Instance) -> bool:
+        """Labels that couldn't be read (None) say nothing; labels without ours say no."""
+        return instance.labels is not None and not instance.is_labelled(self.cluster.id)
+
+    def _index_requests(self, pool: Pool) -> None:
+        listed = {request.name: request for request in self.groups[pool.id].requests}
+        for key, sent in list(self.recall.sent.items()):
+            if sent.pool != pool.id:
+                continue
+            if sent.name is not None and sent.name in listed:
+                del self.recall.sent[key]
+            elif sent.name is not None:
+                listed[sent.name] = Request(
+                    name=sent.name,
+                    state="SENT",
+                    nodes=sent.nodes,
+                    created=sent.at,
+                    run_duration=sent.run_duration,
+                )
+            else:
+                self._index_creation(key, sent)
+        ordered = tuple(sorted(listed.values(), key=lambda r: (r.created or self.now, r.name)))
+        self._requests[pool.id] = ordered
+        for request in ordered:
+            if request.is_live:
+                for name in request.nodes:
+                    self._live.setdefault(name, request)
+
+    def _index_creation(self, key: str, sent: SentRequest) -> None:
+        """createInstances has no name to look for: it is over when its instances are listed."""
+        missing = tuple(name for name in sent.nodes if name not in self._instances)
+        if not missing or self.now - sent.at > CREATION_BELIEVED_FOR:
+            del self.recall.sent[key]
+            return
+        creation = Request(name="", state="SENT", nodes=missing, created=sent.at)
+        for name in missing:
+            self._live.setdefault(name, creation)
+
+    def _members_of(self, pool: Pool) -> Iterator[Member]:
+        for index, name in enumerate(self.cluster.node_names(pool)):
+            node = self.nodes.get(name)
+            instance, stranger = self._instances.get(name, (None, False))
+            request = self._live.get(name)
+            yield Member(
+                name=name,
+                pool=pool,
+                index=index,
+                static=pool.is_static(index),
+                node=node,
+                instance=instance,
+                request=request,
+                jobs=tuple(self._holders.get(name, ())),
+                phase=phase_of(node, instance, request, hidden=stranger),
+                stranger=stranger,
+            )
+
+
+def _is_seen(group: Group | None) -> bool:
+    return group is not None and group.complete
