@@ -15,6 +15,7 @@ from slurm_flex.emulator.core.world import World
 from slurm_flex.emulator.drivers.base import Driver, RecordDriver
 from slurm_flex.emulator.drivers.slurmd import DEFAULT_ARGV, SlurmdDriver
 from slurm_flex.emulator.options import EmulatorOptions
+from slurm_flex.emulator.store import Store
 from slurm_flex.emulator.web.service import Service
 from slurm_flex.errors import FlexError
 
@@ -63,7 +64,20 @@ def make_service(options: EmulatorOptions) -> Service:
     clock = ScaledClock(options.time_scale)
     knobs = change(Knobs(), options.knobs)
     world = World(clock.now(), knobs=knobs, scale=options.time_scale, seed=options.seed)
-    return Service(Cloud(world, clock), make_driver(options))
+    driver = make_driver(options)
+    if options.state is None:
+        return Service(Cloud(world, clock), driver)
+    store = Store(options.state)
+    if store.load(clock, world, options.knobs):
+        _adopt(world, driver)
+    return Service(Cloud(world, clock), driver, save=lambda: store.save(clock, world))
+
+
+def _adopt(world: World, driver: Driver) -> None:
+    """Take over the guests that outlived the last run; end those whose VM is over."""
+    alive = [instance for instance in world.instances if instance.guest]
+    over = {bill.id for bill in world.bills} - {instance.id for instance in alive}
+    driver.adopt(alive, over)
 
 
 def make_driver(options: EmulatorOptions) -> Driver:

@@ -22,7 +22,7 @@ from slurm_flex.emulator.core import (
 from slurm_flex.emulator.core.clock import Clock
 from slurm_flex.emulator.core.faults import Fault, FaultOrder, read_order
 from slurm_flex.emulator.core.records import Instance
-from slurm_flex.emulator.core.world import Effect, World, on_timer
+from slurm_flex.emulator.core.world import World, on_timer
 
 Json = dict[str, Any]
 __all__ = ["Cloud", "capacity", "groups", "members", "operations"]
@@ -110,7 +110,7 @@ def _happen(world: World, order: FaultOrder, instance: Instance) -> None:
     elif name == "preempted":
         instances.preempt(world, instance)
     elif name == "guest_died":
-        world.effects.append(Effect("end", instance))
+        world.end_guest(instance)
     elif name == "end_of_life":
         instances.set_end(world, instance, within)
     elif name == "maintenance":

@@ -9,7 +9,7 @@ from slurm_flex.emulator.core import operations
 from slurm_flex.emulator.core.capacity import Need, count_in
 from slurm_flex.emulator.core.errors import not_found
 from slurm_flex.emulator.core.records import Bill, Instance, Json
-from slurm_flex.emulator.core.world import Effect, World, on_timer
+from slurm_flex.emulator.core.world import World, on_timer
 
 ENDED = ("STOPPING", "TERMINATED")
 
@@ -93,7 +93,7 @@ def stop(world: World, instance: Instance, then: str = "gone") -> None:
         return
     instance.status = "STOPPING"
     if world.knobs.guest_while_stopping == "dies":
-        world.effects.append(Effect("end", instance))
+        world.end_guest(instance)
     world.after(world.knobs.stopping_delay, f"instance.{then}", instance.path, instance.id)
     world.tell("instance.stopping", instance)
 
@@ -112,7 +112,7 @@ def host_error(world: World, instance: Instance) -> None:
     """The host breaks: TERMINATED, or REPAIRING and RUNNING again with automaticRestart."""
     if instance.status != "RUNNING":
         return
-    world.effects.append(Effect("end", instance))
+    world.end_guest(instance)
     if instance.body.get("scheduling", {}).get("automaticRestart"):
         instance.status = "REPAIRING"
         close_bill(world, instance)
@@ -175,7 +175,7 @@ def _run(world: World, path: str, id_: str) -> None:
     if bill:
         bill.since = world.now
     if not world.fault("no_guest", **places(instance)):
-        world.effects.append(Effect("start", instance))
+        world.start_guest(instance)
     world.tell("instance.running", instance)
 
 
@@ -213,7 +213,7 @@ def _terminated(world: World, path: str, id_: str) -> None:
         return
     instance.status = "TERMINATED"
     instance.stopped = world.now
-    world.effects.append(Effect("end", instance))
+    world.end_guest(instance)
     close_bill(world, instance)
     count_in(world, need_of(instance), -1)
     world.tell("instance.terminated", instance)
@@ -224,7 +224,7 @@ def _gone(world: World, path: str, id_: str) -> None:
     instance = alive(world, path, id_)
     if instance is None:
         return
-    world.effects.append(Effect("end", instance))
+    world.end_guest(instance)
     close_bill(world, instance)
     if instance.stopped is None:
         count_in(world, need_of(instance), -1)

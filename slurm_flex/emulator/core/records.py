@@ -143,7 +143,8 @@ class Member(Record):
 
 @dataclass(eq=False)
 class Instance(Record):
-    """A VM. ``body`` holds what its template or insert gave it, in the API's own form."""
+    """A VM. ``body`` holds what its template or insert gave it, in the API's own form; ``guest``
+    is true while its guest (slurmd) should be running."""
 
     zone: str
     body: Json
@@ -160,6 +161,7 @@ class Instance(Record):
     maintenance: Json = field(default_factory=dict)
     address: str = ""
     host: str = ""
+    guest: bool = False
 
     @property
     def path(self) -> str:

@@ -178,6 +178,17 @@ class World:
         """A numeric id of a resource, as text: uint64 in the API."""
         return str(self.random.randrange(10**18, 9 * 10**18))
 
+    def start_guest(self, instance: Instance) -> None:
+        """Have the guest of a VM brought up."""
+        instance.guest = True
+        self.effects.append(Effect("start", instance))
+
+    def end_guest(self, instance: Instance) -> None:
+        """Have the guest of a VM killed, if it may be there."""
+        if instance.guest:
+            instance.guest = False
+            self.effects.append(Effect("end", instance))
+
     def take_effects(self) -> list[Effect]:
         """What must be done outside since the last call."""
         effects, self.effects = self.effects, []

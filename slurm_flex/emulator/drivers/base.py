@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from slurm_flex.emulator.core.records import Instance
@@ -23,8 +23,9 @@ class Driver(Protocol):
         """What the serial console holds."""
         ...
 
-    def adopt(self, instances: Sequence[Instance]) -> None:
-        """After a restart: these VMs are RUNNING; take over their guests, start what is missing."""
+    def adopt(self, instances: Sequence[Instance], over: Collection[str]) -> None:
+        """After a restart: take over the guests of these VMs, start what is missing, and end what
+        belongs to the VMs with the ids ``over``."""
         ...
 
 
@@ -41,7 +42,7 @@ class RecordDriver:
         """The lines that any VM of that status would have written."""
         return boot_text(instance)
 
-    def adopt(self, instances: Sequence[Instance]) -> None:
+    def adopt(self, instances: Sequence[Instance], over: Collection[str]) -> None:
         """Nothing to do."""
 
 

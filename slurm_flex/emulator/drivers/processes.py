@@ -1,7 +1,8 @@
 """Finding and killing all the processes of one VM through /proc.
 
 slurmd's slurmstepds make sessions of their own, so a process group is not enough. A VM's
-processes are: those whose environment carries its marker, and everything that descends from them.
+processes are: those whose environment carries its marker, everything that descends from them, and
+everything in a session of one of these (what a job left behind when its parent ended).
 A SIGKILL is repeated until none is left, since a dying parent may have forked meanwhile."""
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ _PROC: Final = Path("/proc")
 def find(ids: Collection[str], roots: Mapping[int, str] | None = None) -> dict[int, str]:
     """Processes of these VMs: pid to the VM's id. ``roots`` are pids known to belong to one."""
     parents: dict[int, int] = {}
+    sessions: dict[int, int] = {}
     found: dict[int, str] = {}
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
         pid = int(entry.name)
-        parent = _parent(entry)
-        if parent is None:
+        family = _family(entry)
+        if family is None:
             continue
-        parents[pid] = parent
+        parents[pid], sessions[pid] = family
         marker = (roots or {}).get(pid) or _marker(entry)
         if marker in ids:
             found[pid] = marker
@@ -36,6 +38,11 @@ def find(ids: Collection[str], roots: Mapping[int, str] | None = None) -> dict[i
         owner = _inherited(pid, parents, found)
         if owner is not None:
             found[pid] = owner
+    owners = {sessions[pid]: owner for pid, owner in found.items()}
+    owners.pop(os.getsid(0), None)
+    for pid, session in sessions.items():
+        if session in owners:
+            found.setdefault(pid, owners[session])
     found.pop(os.getpid(), None)
     return found
 
@@ -67,14 +74,14 @@ def _inherited(pid: int, parents: Mapping[int, int], found: Mapping[int, str]) -
     return None
 
 
-def _parent(entry: Path) -> int | None:
-    """The parent's pid; None for what is gone or a zombie (dead, only not yet reaped)."""
+def _family(entry: Path) -> tuple[int, int] | None:
+    """The parent's pid and the session; None for what is gone or a zombie (dead, only not yet reaped)."""
     try:
         stat = (entry / "stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    state, parent = stat.rpartition(")")[2].split()[:2]
-    return None if state in ("Z", "X") else int(parent)
+    state, parent, _group, session = stat.rpartition(")")[2].split()[:4]
+    return None if state in ("Z", "X") else (int(parent), int(session))
 
 
 def _marker(entry: Path) -> str:

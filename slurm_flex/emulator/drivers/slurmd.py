@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -96,8 +96,9 @@ class SlurmdDriver:
         except FileNotFoundError:
             return boot_text(instance)
 
-    def adopt(self, instances: Sequence[Instance]) -> None:
+    def adopt(self, instances: Sequence[Instance], over: Collection[str]) -> None:
         """Start the guests that are not there; those that are, are found by their environment."""
+        processes.kill(over)
         running = set(processes.find({instance.id for instance in instances}).values())
         for instance in instances:
             if instance.id not in running:

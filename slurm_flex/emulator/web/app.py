@@ -40,9 +40,9 @@ def make_app(service: Service) -> Starlette:
         asked = await _asked(request)
         answer = service.answer(asked)
         deadline = time.monotonic() + LONGEST_WAIT
-        while answer.waiting and time.monotonic() < deadline:
+        while answer.again and time.monotonic() < deadline:
             await asyncio.sleep(_TICK)
-            answer = service.answer(asked)
+            answer = answer.again()
         return await _respond(request, answer)
 
     async def owner(request: Request) -> Response:

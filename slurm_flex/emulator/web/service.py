@@ -44,14 +44,14 @@ class Asked:
 class Answer:
     """What goes out. ``drop`` breaks the connection instead; ``delay`` comes before it.
 
-    ``waits_for`` is set while an operations.wait isn't over."""
+    ``again`` is set while an operations.wait isn't over: it looks once more."""
 
     code: int
     body: bytes
     content_type: str = "application/json; charset=UTF-8"
     drop: bool = False
     delay: timedelta = field(default_factory=timedelta)
-    waiting: bool = False
+    again: Callable[[], Answer] | None = None
 
 
 class Service:
@@ -73,8 +73,10 @@ class Service:
         self._routes = [(_pattern(endpoint.path), endpoint) for endpoint in ENDPOINTS]
 
     def settle(self) -> None:
-        """Move time on, let guests start and end, save."""
+        """Move time on, save, then let guests start and end: what is saved is made true after a
+        crash as well, by the driver's ``adopt``."""
         self.cloud.tick()
+        self._save()
         ended = []
         for effect in self.cloud.world.take_effects():
             if effect.what == "end":
@@ -86,7 +88,6 @@ class Service:
             self.driver.start(effect.instance)
         if ended:
             self.driver.end(ended)
-        self._save()
 
     def answer(self, asked: Asked) -> Answer:
         """Answer one call of the API."""
@@ -116,13 +117,25 @@ class Service:
         except ApiError as error:
             self.settle()
             return _error(error)
-        answer = Answer(200, json.dumps(found, ensure_ascii=False).encode())
-        answer.waiting = endpoint.name.endswith("Operations.wait") and found["status"] != "DONE"
+        answer = self._written(call, endpoint, found)
         self.settle()
         if slow := world.fault("slow_answers", **where):
             answer.delay = slow.duration("delay", timedelta(seconds=5))
         answer.drop = world.fault("reset_after", **where) is not None
         return answer
+
+    def _written(self, call: Call, endpoint: Endpoint, found: Json) -> Answer:
+        answer = Answer(200, json.dumps(found, ensure_ascii=False).encode())
+        if endpoint.name.endswith("Operations.wait") and found["status"] != "DONE":
+            answer.again = lambda: self._look_again(call, endpoint)
+        return answer
+
+    def _look_again(self, call: Call, endpoint: Endpoint) -> Answer:
+        self.settle()
+        try:
+            return self._written(call, endpoint, endpoint.handler(call))
+        except ApiError as error:
+            return _error(error)
 
     def _strike(self, where: dict[str, str], endpoint: Endpoint) -> None:
         """Let the faults that refuse a call do so."""
