@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from slurm_flex.cluster.config_checks import check_configs
 from slurm_flex.cluster.model import Cluster, Pool, Provisioning
 from slurm_flex.cluster.pool_checks import check_machine, check_provisioning, machine_warnings
 from slurm_flex.cluster.reader import Reader, closest
@@ -34,6 +35,7 @@ def check(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> list[str
     _check_node_sets(cluster, reader)
     if not reader.lenient:
         _check_login(cluster, reader)
+        check_configs(cluster, reader)
         return [*_id_warnings(cluster, read, reader), *_pool_warnings(cluster)]
     return []
 

@@ -316,6 +316,60 @@ BROKEN = {
         f"{LOGIN}.scaling_spec",
         "has one size",
     ),
+    # Slurm's own parameters
+    "misspelt Slurm parameter": (
+        [(f"{SLURM}.config", {"SchedulerParams": "x"})],
+        f'{SLURM}.config["SchedulerParams"]',
+        "did you mean SchedulerParameters?",
+    ),
+    "reserved Slurm parameter": (
+        [(f"{SLURM}.config", {"resumetimeout": "60"})],
+        f'{SLURM}.config["resumetimeout"]',
+        "set resume_timeout in slurm-flex.toml",
+    ),
+    "Slurm parameter in both cases": (
+        [(f"{SLURM}.config", {"TreeWidth": "5", "treewidth": "6"})],
+        f'{SLURM}.config["treewidth"]',
+        'is "TreeWidth" again',
+    ),
+    "Slurm parameter in two places": (
+        [
+            (f"{SLURM}.config", {"PriorityWeightAge": "5"}),
+            (f"{SLURM}.scheduling", {"priority_weight_age": 6}),
+        ],
+        f'{SLURM}.config["PriorityWeightAge"]',
+        "the block scheduling",
+    ),
+    "Slurm parameter without a value": (
+        [(f"{SLURM}.config", {"TreeWidth": ""})],
+        f'{SLURM}.config["TreeWidth"]',
+        "one line, not empty, without #",
+    ),
+    "Slurm parameter that is a list": (
+        [(f"{SLURM}.config", {"TreeWidth": [5]})],
+        f'{SLURM}.config["TreeWidth"]',
+        "a list is not text in quotes",
+    ),
+    "Default in a partition": (
+        [(f"{PART}.config", {"Default": "YES"})],
+        f'{PART}.config["Default"]',
+        "default_partition_id says which",
+    ),
+    "node parameter in a partition": (
+        [(f"{PART}.config", {"RealMemory": "5"})],
+        f'{PART}.config["RealMemory"]',
+        "is no parameter of a partition",
+    ),
+    "State in a node set": (
+        [(f"{SLURM}.node_sets", [{"node_pool_id": "a3u", "config": {"State": "CLOUD"}}])],
+        f'{SLURM}.node_sets[0].config["State"]',
+        "is reserved",
+    ),
+    "two parameters in one": (
+        [(f"{PART}.config", {"PriorityTier": "5 Hidden=YES"})],
+        f'{PART}.config["PriorityTier"]',
+        "has a blank in it",
+    ),
     "empty prolog": (
         [(f"{SLURM}.prolog_bash_scripts", [""])],
         f"{SLURM}.prolog_bash_scripts[0]",
