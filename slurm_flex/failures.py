@@ -80,9 +80,14 @@ _BY_TEXT: Final = (
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+def code_words(error: CloudError) -> str:
+    """The code in one spelling, whichever it came in: quotaExceeded is QUOTA_EXCEEDED."""
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", error.code.strip())).upper()
+
+
 def classify(error: CloudError) -> Failure:
     """The class of an error; UNKNOWN rather than a guess. Code and text are untrusted."""
-    code = re.sub(r"[\s-]+", "_", _HUMP.sub("_", error.code.strip())).upper()
+    code = code_words(error)
     found = next((kind for part, kind in _BY_CODE if part in code), None)
     if found is None:
         found = next((kind for text, kind in _BY_TEXT if text.search(error.message)), None)
