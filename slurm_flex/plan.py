@@ -29,6 +29,7 @@ from slurm_flex.rules import (
     breaker,
     ended,
     floor,
+    holdback,
     launch,
     lifetime,
     narrate,
@@ -38,6 +39,7 @@ from slurm_flex.rules import (
     retire,
     sick,
     silent,
+    stopped,
     stuck,
 )
 from slurm_flex.world import Phase, World
@@ -47,6 +49,7 @@ RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
     silent.plan,
     sick.plan,
     registration.plan,
+    stopped.plan,
     queue.plan,
     breaker.plan,  # before launch: what failed in this pass must not be asked for again in it
     launch.plan,
@@ -55,6 +58,7 @@ RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
     lifetime.plan,
     stuck.plan,
     orphans.plan,
+    holdback.plan,
     narrate.plan,
 )
 

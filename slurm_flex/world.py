@@ -6,7 +6,7 @@ Built once a pass. Rules speak of phases and of members; they look nothing up by
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
@@ -170,6 +170,8 @@ class World:
             member.name: member for pool in self.pools for member in self._members_of(pool)
         }
         self._settled: set[str] = set()
+        self.put_down: set[str] = set()
+        """nodes whose VM has ended and that `ended` powers down in this very pass"""
 
     # --- looking
 
@@ -352,9 +354,11 @@ class World:
         for key, sent in list(self.recall.sent.items()):
             if sent.pool != pool.id:
                 continue
-            if sent.name is not None and sent.name in listed:
-                del self.recall.sent[key]
-            elif sent.name is not None:
+            if sent.name is None:
+                self._index_creation(key, sent)
+            elif sent.name in listed:
+                self._note_listed(key, sent, listed[sent.name])
+            elif self._is_still_believed(key, sent):
                 listed[sent.name] = Request(
                     name=sent.name,
                     state="SENT",
@@ -363,13 +367,23 @@ class World:
                     run_duration=sent.run_duration,
                 )
             else:
-                self._index_creation(key, sent)
+                del self.recall.sent[key]
         ordered = tuple(sorted(listed.values(), key=lambda r: (r.created or self.now, r.name)))
         self._requests[pool.id] = ordered
         for request in ordered:
             if request.is_live:
                 for name in request.nodes:
                     self._live.setdefault(name, request)
+
+    def _note_listed(self, key: str, sent: SentRequest, listed: Request) -> None:
+        if not listed.is_live:
+            del self.recall.sent[key]
+        elif not sent.listed:
+            self.recall.sent[key] = replace(sent, listed=True)
+
+    def _is_still_believed(self, key: str, sent: SentRequest) -> bool:
+        """Not listed yet, or listed once and hidden by a stale list: never ask twice for that."""
+        return not sent.listed or self.recall.see(f"unlisted-request/{key}").passes <= 2
 
     def _index_creation(self, key: str, sent: SentRequest) -> None:
         """createInstances has no name to look for: it is over when its instances are listed."""

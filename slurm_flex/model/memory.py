@@ -32,7 +32,7 @@ class KnownInstance:
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A resize request (or createInstances: no name) that was sent and isn't listed yet."""
+    """A resize request (or createInstances: no name) that was sent and isn't over yet."""
 
     pool: str
     name: str | None
@@ -40,6 +40,8 @@ class SentRequest:
     run_duration: timedelta
     at: datetime
     job: int | None = None
+    listed: bool = False
+    """a list has shown it: it is believed for two passes more should a stale list hide it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     for member in ours:
         world.recall.power_ups.pop(member.name, None)  # a static node comes back at once
     yield from _remember(world, ours)
+    world.put_down.update(names)
     yield NodeDown(nodes=names, reason=EXPIRED, why="the VM reached its end of life")
     yield NodePowerDown(nodes=names, how="plain", reason=EXPIRED, why="its VM has ended")
     yield Event(
@@ -159,6 +160,7 @@ def _lose(world: World, pool: Pool, members: list[Member]) -> Iterator[Action]:
     leftovers = tuple(m.name for m in ours if m.instance is not None and m.instance.is_dead)
     if leftovers:
         yield SaveConsole(pool=pool.id, nodes=leftovers, why="the VM died before its time")
+    world.put_down.update(names)
     yield NodeDown(nodes=names, reason=LOST, why="the VM is gone before its time")
     yield NodePowerDown(nodes=names, how="plain", reason=LOST, why="its VM is gone")
     yield Event(event="VM_LOST", nodes=names, text="the VM is gone before its time", why="lost")

@@ -30,7 +30,7 @@ def note_failure(
     if not world.recall.count_launch(pool.id, key, failure.value):
         known = world.recall.back_offs.get(f"{owner}/{failure}")
         return failure, known or BackOff(1, world.now + first, why)
-    if failure in HOLDS_THE_POOL and group is not None:
+    if failure in HOLDS_THE_POOL | {Failure.CAPACITY} and group is not None:
         world.recall.back_off(f"{pool.id}/{failure}", first, longest, why)
     return failure, world.recall.back_off(f"{owner}/{failure}", first, longest, why)
 

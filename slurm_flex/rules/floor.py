@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from slurm_flex.actions import Action, NodePowerUp
+from slurm_flex.actions import Action, NodePowerUp, SuspendExclude
 from slurm_flex.model.memory import PowerUp
+from slurm_flex.rules.exclusion import is_excluded
+from slurm_flex.rules.stopped import is_stopped
 from slurm_flex.world import Member, Phase, World
 
 FIRST_REPEAT = timedelta(minutes=1)
@@ -24,7 +26,10 @@ def plan(world: World) -> Iterator[Action]:
         missing = [
             member
             for member in world.undecided(Phase.OFF)
-            if member.pool.id == pool.id and world.is_static_and_free(member) and _is_plain(member)
+            if member.pool.id == pool.id
+            and world.is_static_and_free(member)
+            and _is_plain(member)
+            and not is_stopped(world, member)
         ]
         due = [member for member in missing if _is_due(world, member)]
         for member in due:
@@ -35,7 +40,28 @@ def plan(world: World) -> Iterator[Action]:
             names = tuple(member.name for member in due)
             yield NodePowerUp(nodes=names, why="static nodes are up, job or no job")
         world.settle(due)
-        _forget_repeats(world)
+    yield from _spare_from_suspension(world)
+    _forget_repeats(world)
+
+
+def _spare_from_suspension(world: World) -> Iterator[Action]:
+    """Slurm would suspend an idle static node that SuspendExcNodes lacks, and we bring it back.
+
+    The running controller takes additions from 23.02 (facts: slurm.md); a configuration that could
+    not be read is left alone.
+    """
+    release = tuple(
+        int(part) for part in (world.slurm.version or "0").split(".")[:2] if part.isdigit()
+    )
+    if world.slurm.config.suspend_exc_nodes is None or release < (23, 2):
+        return
+    names = tuple(
+        member.name
+        for member in world.undecided(Phase.UP)
+        if member.static and not is_excluded(world, member)
+    )
+    if names:
+        yield SuspendExclude(nodes=names, why="static nodes are missing from SuspendExcNodes")
 
 
 def _is_plain(member: Member) -> bool:

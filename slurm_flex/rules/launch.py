@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from slurm_flex.actions import (
@@ -140,7 +140,9 @@ def _resend(world: World) -> Iterator[Action]:
     """A request whose reply was lost and that no list shows: the same name again, the same VMs."""
     for key, sent in sorted(world.recall.sent.items()):
         pool = next((pool for pool in world.pools if pool.id == sent.pool), None)
-        if pool is None or sent.name is None or key not in world.recall.last.sent:
+        if pool is None or sent.name is None or sent.listed:
+            continue
+        if key not in world.recall.last.sent:
             continue
         quiet = world.now - sent.at
         if quiet < world.settings.cloud_timeout + world.settings.orphan_grace:
@@ -149,9 +151,7 @@ def _resend(world: World) -> Iterator[Action]:
         if not any(m.is_allocated or m.phase in (Phase.ASKED, Phase.QUEUED) for m in members):
             del world.recall.sent[key]
             continue
-        world.recall.sent[key] = SentRequest(
-            sent.pool, sent.name, sent.nodes, sent.run_duration, world.now, sent.job
-        )
+        world.recall.sent[key] = replace(sent, at=world.now)
         yield MakeRequest(
             pool=sent.pool,
             name=sent.name,

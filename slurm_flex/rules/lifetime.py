@@ -21,12 +21,11 @@ from slurm_flex.actions import (
 )
 from slurm_flex.model import OWN_COMMENT, OWN_RESERVATION, Job, Reservation
 from slurm_flex.model.memory import Restart
+from slurm_flex.rules import holdback
 from slurm_flex.rules.exclusion import is_excluded
 from slurm_flex.rules.renewal import renew
 from slurm_flex.world import SHORTEST_RUN, Member, Phase, World
 
-HOLD_RESERVATION = f"{OWN_RESERVATION}hold-"
-"""Reservations of the breaker, which hold a pool's nodes back; not ours to judge here."""
 LAPSES_AFTER = timedelta(hours=1)
 """A reservation that outlives a dead manager would block its nodes for ever: it ends by itself."""
 TOGETHER = timedelta(minutes=2)
@@ -46,11 +45,13 @@ def plan(world: World) -> Iterator[Action]:
 
 
 def _reserve(world: World) -> Iterator[Action]:
-    ours = {r.name: r for r in world.own_reservations if not r.name.startswith(HOLD_RESERVATION)}
+    ours = {r.name: r for r in world.own_reservations if not r.name.startswith(holdback.PREFIX)}
     wished = _wished(world, ours)
-    for name, (nodes, ends) in sorted(wished.items()):
+    for name, (ending, ends) in sorted(wished.items()):
         start, end = ends - world.settings.end_margin, ends + LAPSES_AFTER
         existing = ours.get(name)
+        doubtful = _still_doubtful(world, existing, ending) if existing is not None else ()
+        nodes = (*ending, *doubtful)
         if existing is not None and _is_the_same(world, existing, nodes, start, end):
             continue
         yield Reserve(
@@ -63,6 +64,20 @@ def _reserve(world: World) -> Iterator[Action]:
     for name, reservation in sorted(ours.items()):
         if name not in wished and _is_over(world, reservation):
             yield Unreserve(name=name, why="the VMs it was for are gone")
+
+
+def _still_doubtful(world: World, existing: Reservation, nodes: tuple[str, ...]) -> Iterator[str]:
+    """Nodes that are looked at again before they are given up: the reservation tells their end."""
+    for name in existing.nodes:
+        member = world.members.get(name)
+        if name not in nodes and member is not None and _is_doubtful(world, member):
+            yield name
+
+
+def _is_doubtful(world: World, member: Member) -> bool:
+    if member.phase is Phase.ENDING:
+        return member.name not in world.put_down
+    return member.phase is Phase.UNKNOWN
 
 
 def _wished(
@@ -132,24 +147,9 @@ def _is_over(world: World, reservation: Reservation) -> bool:
             if name in world.nodes or world.cluster.locate(name) is not None:
                 return False
             continue
-        if member.phase is Phase.UNKNOWN or (
-            member.phase is Phase.ENDING and not world.is_settled(member)
-        ):
-            return False
-        if (
-            member.phase is Phase.ENDING
-            and member.node is not None
-            and not _goes_down(world, member)
-        ):
+        if _is_doubtful(world, member):
             return False
     return any(member is not None for member in members)
-
-
-def _goes_down(world: World, member: Member) -> bool:
-    """Powered down in this very pass (`ended` saw to it), so nothing slips onto it."""
-    return f"lost/{member.pool.id}/{member.name}" not in world.recall.sightings or (
-        world.recall.sightings[f"lost/{member.pool.id}/{member.name}"].passes >= 2
-    )
 
 
 # --- warnings

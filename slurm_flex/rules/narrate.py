@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from slurm_flex.actions import Action, JobComment, NodeComment
+from slurm_flex.actions import Action, Event, JobComment, NodeComment
 from slurm_flex.failures import classify
 from slurm_flex.model import OWN_COMMENT, Job, Request
 from slurm_flex.rules.ended import may_comment
@@ -21,6 +21,7 @@ QUIET_FOR = timedelta(minutes=1)
 
 
 def plan(world: World) -> Iterator[Action]:
+    yield from _unknown_words(world)
     if not world.settings.comments:
         return
     for job in world.jobs:
@@ -35,6 +36,18 @@ def plan(world: World) -> Iterator[Action]:
             stories.setdefault(text, []).append(member.name)
     for text, names in sorted(stories.items()):
         yield NodeComment(nodes=tuple(names), text=text, why="their story changed")
+
+
+def _unknown_words(world: World) -> Iterator[Action]:
+    """A flag that a new release brought: no rule reads it, and somebody should know."""
+    words = sorted({word for node in world.nodes.values() for word in node.unknown_flags})
+    for word in words:
+        if world.recall.once(f"unknown-flag/{word}"):
+            yield Event(
+                event="UNKNOWN_STATE",
+                text=one_line(f"node state {word} is not known here and means nothing to any rule"),
+                why="a new release of Slurm?",
+            )
 
 
 def _is_ours_or_empty(comment: str | None) -> bool:

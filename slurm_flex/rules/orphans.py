@@ -43,7 +43,9 @@ def _instances(world: World, pool_id: str) -> Iterator[Action]:
     retired: list[str] = []
     for instance in sorted(world.groups[pool_id].instances, key=lambda one: one.name):
         place = world.cluster.locate(instance.name)
-        if place is not None and place.pool_id == pool_id:
+        member = world.members.get(instance.name)
+        at_home = place is not None and place.pool_id == pool_id
+        if at_home and not (member is not None and member.stranger):
             continue
         if not instance.is_labelled(world.cluster.id):
             if instance.is_real and world.recall.once(f"foreign/{pool_id}/{instance.name}"):

@@ -213,6 +213,12 @@ def _take_back(world: World, pool: Pool, request: Request, error: CloudError) ->
     waiting = [m for m in _members(world, request) if m.phase in _WAITING]
     groups = sorted({job.group for member in waiting for job in member.jobs})
     settings = world.settings
+    world.recall.back_off(
+        f"{pool.id}/{Failure.CAPACITY}",
+        settings.capacity_backoff,
+        settings.capacity_backoff_max,
+        error.message,
+    )
     for group in groups:
         back_off = world.recall.back_off(
             f"j{group}/{Failure.CAPACITY}",

@@ -57,6 +57,7 @@ def _has_died_young(world: World, member: Member) -> bool:
         and not member.node.is_powered_down
         and world.recall.last.sightings.get(f"power-up/{member.pool.id}/{member.name}") is not None
         and f"died/{member.name}/{known.id}" not in world.recall.told
+        and f"deleted/{member.name}/{known.id}" not in world.recall.told
     )
     if not booted_here:
         return False

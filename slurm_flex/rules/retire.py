@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from slurm_flex.actions import Action, DeleteInstances, Event
 from slurm_flex.cluster.model import Pool
 from slurm_flex.rules.launch import NODES_A_REQUEST
+from slurm_flex.rules.stopped import is_stopped
 from slurm_flex.world import Member, World
 
 
@@ -45,7 +46,7 @@ def _is_to_go(world: World, pool: Pool, member: Member) -> bool:
 
 def _has_kept_place(world: World, pool: Pool, member: Member) -> bool:
     """Its VM came for a job that is about to be placed again, or for a static node."""
-    if world.is_static_and_free(member):
+    if world.is_static_and_free(member) and not is_stopped(world, member):
         return True
     return any(
         member.name in request.nodes and world.keeps_place(request)

@@ -16,6 +16,7 @@ from slurm_flex.actions import (
     Event,
     JobComment,
     JobHold,
+    JobRelease,
     NodePowerDown,
     NodeResume,
     NodeUndrain,
@@ -44,6 +45,7 @@ def plan(world: World) -> Iterator[Action]:
         yield from _judge(world, pool, fresh)
         yield from _clear_off_nodes(world, pool)
         yield from _clear_rising_nodes(world, pool)
+    yield from _let_go_again(world)
 
 
 def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
@@ -125,6 +127,18 @@ def _is_older_than_its_vm(member: Member) -> bool:
         return False
     born = instance.created or node.boot_time
     return born is not None and node.reason_time < born
+
+
+def _let_go_again(world: World) -> Iterator[Action]:
+    """Without nohold_on_prolog_fail Slurm holds a job whose prolog failed on a broken node."""
+    limit = world.settings.max_health_restarts
+    for job in world.jobs:
+        met = world.recall.health_restarts.get(str(job.id), 0)
+        held_by_slurm = job.is_pending and (job.reason or "").startswith(
+            ("launch failed requeued held", "launch_failed_requeued_held")
+        )
+        if held_by_slurm and met and not (limit and met >= limit):
+            yield JobRelease(job=job.id, why="its prolog failed on a broken node, not by its fault")
 
 
 def _shared_by_jobs(world: World, member: Member) -> bool:

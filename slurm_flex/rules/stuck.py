@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from slurm_flex.actions import Action, Event, JobStart, NodePowerDown, NodeResume
 from slurm_flex.cluster.model import Pool
 from slurm_flex.world import Member, Phase, World
 
+COMPLETING_FOR = timedelta(minutes=15)
 RESET = "slurm-flex: back to idle"
 
 
@@ -17,6 +19,7 @@ def plan(world: World) -> Iterator[Action]:
         yield from _reset(world, pool)
         yield from _finish_power_down(world, pool)
         yield from _cure_silence(world, pool)
+        yield from _point_out_endless_completion(world, pool)
 
 
 def _failed_to_resume(world: World, pool: Pool) -> list[Member]:
@@ -153,3 +156,20 @@ def _is_wanted_by_a_job(world: World, member: Member) -> bool:
         and (member.name in job.required_nodes or set((job.partition or "").split(",")) & parts)
         for job in world.jobs
     )
+
+
+def _point_out_endless_completion(world: World, pool: Pool) -> Iterator[Action]:
+    """COMPLETING without end is waited for, and said once (scenario 33)."""
+    for member in world.undecided():
+        if member.pool.id != pool.id or member.node is None or not member.node.is_completing:
+            continue
+        seen = world.recall.see(f"completing/{pool.id}/{member.name}").first
+        if world.now - seen > COMPLETING_FOR and world.recall.once(
+            f"completing/{member.name}/{seen.isoformat()}"
+        ):
+            yield Event(
+                event="NODE_COMPLETING",
+                nodes=(member.name,),
+                text="a job's end has taken over 15 minutes here",
+                why="its processes may hang",
+            )
