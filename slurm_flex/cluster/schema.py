@@ -105,7 +105,7 @@ _LABELS = Pairs(
 )
 _CONFIG = Pairs(
     Text(r"[A-Za-z][A-Za-z0-9_]*", "the name of a Slurm parameter"),
-    Text(r"[^\n\r#]+", "one line, not empty, without #", may_be_empty=False),
+    Text(r"[^\n\r#]*[^\n\r#\\]", "one line, not empty, without #", may_be_empty=False),
     about="Slurm parameters, Key: Value; composite values as in slurm.conf.",
 )
 _SCRIPTS = Items(Text(free=True, may_be_empty=False), about="Whole script texts, in order.")
