@@ -43,6 +43,10 @@ class Acts(tuple[Action, ...]):
         told = (Event, JobComment, NodeComment)
         return Acts(action for action in self if not isinstance(action, told))
 
+    def beside(self, *kinds: str) -> Acts:
+        """The changes that are not of these kinds."""
+        return Acts(action for action in self.changes if action.KIND not in kinds)
+
     def touching(self, name: str) -> Acts:
         """What is done to a node or its VM, apart from what is only said."""
         return Acts(action for action in self.changes if name in getattr(action, "nodes", ()))

@@ -33,7 +33,19 @@ from slurm_flex.model import (
     Snapshot,
 )
 from tests.acts import Acts, Played, decide, describe, passes
-from tests.notation import NOON, Span, When, at, full_state, hosts, maybe, span
+from tests.notation import (
+    NO_PERMISSION,
+    NOON,
+    QUOTA,
+    STOCKOUT,
+    Span,
+    When,
+    at,
+    full_state,
+    hosts,
+    maybe,
+    span,
+)
 
 __all__ = [
     "NOON",
@@ -212,15 +224,6 @@ def reservation(
 
 
 OWN_FLAGS = ("MAINT", "IGNORE_JOBS", "SPEC_NODES")
-STOCKOUT = (
-    "ZONE_RESOURCE_POOL_EXHAUSTED",
-    "There are currently not enough resources available to fulfill the request.",
-)
-QUOTA = ("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 8.0 globally.")
-NO_PERMISSION = (
-    "PERMISSIONS_ERROR",
-    "Instance 'c1-gx-0' creation failed: Required 'compute.images.useReadOnly' permission",
-)
 
 
 def pool(

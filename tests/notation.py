@@ -11,6 +11,17 @@ NOON = datetime(2026, 12, 1, 12, 0, tzinfo=timezone.utc)
 When: TypeAlias = str | datetime
 Span: TypeAlias = str | timedelta
 
+# Google's code and text, verbatim (facts: compute-engine.md).
+STOCKOUT = (
+    "ZONE_RESOURCE_POOL_EXHAUSTED",
+    "There are currently not enough resources available to fulfill the request.",
+)
+QUOTA = ("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 8.0 globally.")
+NO_PERMISSION = (
+    "PERMISSIONS_ERROR",
+    "Instance 'c1-gx-0' creation failed: Required 'compute.images.useReadOnly' permission",
+)
+
 
 def span(text: Span) -> timedelta:
     """ "6d23h30m", "90s"."""

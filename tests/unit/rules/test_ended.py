@@ -1,0 +1,344 @@
+"""A VM is gone: at its end it expired, before it was lost (DESIGN: rule `ended`)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from slurm_flex.actions import JobStart, MakeRequest, NodeDown, NodePowerDown
+from slurm_flex.model import Snapshot
+from tests.builders import (
+    OWN_FLAGS,
+    Acts,
+    Thing,
+    decide,
+    half_seen,
+    instance,
+    job,
+    later,
+    node,
+    passes,
+    pool,
+    reservation,
+    world,
+)
+
+EXPIRED = "slurm-flex: expired"
+LOST = "slurm-flex: lost"
+
+
+def reasons(acts: Acts) -> set[str]:
+    return {action.reason for action in acts.of(NodeDown)}
+
+
+def ends_at_noon(*more: Thing, state: str = "idle", **about: object) -> Snapshot:
+    """Half a minute before: the VM of c1-gx-0 still runs; its end is at noon."""
+    return world(
+        node("c1-gx-0", state),
+        instance("c1-gx-0", created="-7d", ends="now"),
+        *more,
+        now="-30s",
+        **about,  # type: ignore[arg-type]
+    )
+
+
+def test_an_expired_idle_node_goes_down_and_off_at_once() -> None:
+    """Scenario 71: down, then power_down; an expiry needs no second look."""
+    acts = passes(ends_at_noon(), world(node("c1-gx-0", "idle"), now="+10s")).last
+    assert acts.nodes(NodeDown) == {"c1-gx-0"}
+    assert acts.nodes(NodePowerDown) == {"c1-gx-0"}
+    assert all(reason.startswith(EXPIRED) for reason in reasons(acts))
+    assert not acts.of(MakeRequest)
+
+
+def test_down_comes_before_power_down() -> None:
+    acts = passes(ends_at_noon(), world(node("c1-gx-0", "idle"), now="+10s")).last
+    kinds = [action.KIND for action in acts.changes]
+    assert kinds.index("node_down") < kinds.index("node_power_down")
+
+
+def test_an_expired_dynamic_node_stays_off_when_no_job_waits() -> None:
+    """Scenario 71: off, no request, no VM, nothing billed."""
+    played = passes(
+        ends_at_noon(),
+        world(node("c1-gx-0", "idle"), now="+10s"),
+        world(node("c1-gx-0", "down%", reason=EXPIRED, since="+10s"), now="+40s"),
+        world(node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"), now="+90s"),
+        world(node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"), now="+120s"),
+    )
+    assert not played[2].changes
+    assert not played[3].changes
+    assert not played[4].changes
+
+
+@pytest.mark.parametrize("status", ["STOPPING", "TERMINATED", "STOPPED"])
+def test_a_vm_that_is_ending_or_terminated_counts_as_gone(status: str) -> None:
+    """Scenario 78: the same outcome as absent."""
+    acts = passes(
+        ends_at_noon(),
+        world(
+            node("c1-gx-0", "idle"),
+            instance("c1-gx-0", status, created="-7d", ends="now"),
+            now="+10s",
+        ),
+    ).last
+    assert acts.nodes(NodeDown) == {"c1-gx-0"}
+    assert acts.nodes(NodePowerDown) == {"c1-gx-0"}
+
+
+def test_the_leftover_of_a_terminated_vm_is_deleted_once_its_node_leaves() -> None:
+    """Scenario 78. With DO_NOTHING nobody else deletes it."""
+    acts = decide(
+        world(
+            node("c1-gx-0", "down%", reason=EXPIRED, since="-30s"),
+            instance("c1-gx-0", "TERMINATED", created="-7d", ends="-1m"),
+        )
+    )
+    assert acts.nodes("delete_instances") == {"c1-gx-0"}
+
+
+def test_clocks_may_differ_by_ninety_seconds() -> None:
+    """Scenario 52: gone 80 s before its end is expired, not lost."""
+    before = world(
+        node("c1-gx-0", "idle"), instance("c1-gx-0", created="-7d", ends="+80s"), now="-30s"
+    )
+    acts = passes(before, world(node("c1-gx-0", "idle"))).last
+    assert acts.nodes(NodeDown) == {"c1-gx-0"}
+    assert all(reason.startswith(EXPIRED) for reason in reasons(acts))
+
+
+def test_a_vm_that_vanishes_before_its_time_is_looked_at_twice() -> None:
+    """Scenarios 24 and 25."""
+    before = world(node("c1-gx-0", "alloc"), instance("c1-gx-0"), job(51, "R", nodes="c1-gx-0"))
+    gone = world(node("c1-gx-0", "alloc"), job(51, "R", nodes="c1-gx-0"), now="+30s")
+    played = passes(before, gone, later(gone, "30s"))
+    assert not played[1].changes
+    assert played[2].nodes(NodeDown) == {"c1-gx-0"}
+    assert played[2].nodes(NodePowerDown) == {"c1-gx-0"}
+    assert all(reason.startswith(LOST) for reason in reasons(played[2]))
+
+
+def test_a_vm_that_is_back_at_the_second_look_was_never_lost() -> None:
+    """Scenario 26: the count starts anew."""
+    there = world(node("c1-gx-0", "alloc"), instance("c1-gx-0"), job(51, "R", nodes="c1-gx-0"))
+    gone = world(node("c1-gx-0", "alloc"), job(51, "R", nodes="c1-gx-0"))
+    played = passes(
+        there,
+        later(gone, "30s"),
+        later(there, "60s"),
+        later(gone, "90s"),
+    )
+    assert not played.all.of(NodeDown)
+
+
+def test_nothing_is_lost_while_the_listing_is_partial() -> None:
+    """Scenario 27."""
+    before = world(node("c1-gx-0", "idle"), instance("c1-gx-0", ends="now"), now="-1m")
+    half = world(node("c1-gx-0", "idle"), half_seen("gx"), now="+30s")
+    _, *after = passes(before, *(later(half, f"{n * 30}s") for n in range(10)))
+    assert not any(acts.changes for acts in after)
+
+
+def test_a_pool_that_was_not_looked_at_gives_no_decision() -> None:
+    snapshot = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0"))
+    blind = Snapshot(
+        now=snapshot.now,
+        settings=snapshot.settings,
+        cluster=snapshot.cluster,
+        slurm=snapshot.slurm,
+        cloud={},
+    )
+    assert not decide(blind).changes
+
+
+def test_many_vms_gone_at_once_need_a_third_look() -> None:
+    """Scenario 28: more than a fifth of the pool, and at least four."""
+    before = world(pool("gx", size=10), node("c1-gx-[0-9]", "idle"), instance("c1-gx-[0-9]"))
+    gone = world(pool("gx", size=10), node("c1-gx-[0-9]", "idle"), instance("c1-gx-[5-9]"))
+    played = passes(before, later(gone, "30s"), later(gone, "60s"), later(gone, "90s"))
+    assert not played[1].beside("reserve")
+    assert not played[2].beside("reserve")
+    assert played[3].nodes(NodeDown) == {f"c1-gx-{n}" for n in range(5)}
+
+
+def test_many_vms_past_their_known_end_need_no_third_look() -> None:
+    before = world(
+        pool("gx", size=10),
+        node("c1-gx-[0-9]", "idle"),
+        instance("c1-gx-[0-9]", created="-7d", ends="now"),
+        now="-30s",
+    )
+    gone = world(pool("gx", size=10), node("c1-gx-[0-9]", "idle"), now="+20s")
+    assert len(passes(before, gone).last.nodes(NodeDown)) == 10
+
+
+def test_with_memory_lost_our_reservation_tells_the_end() -> None:
+    """DESIGN: a vanished VM's end is read back from our reservation's start."""
+    acts = decide(
+        world(
+            node("c1-gx-0", "idle$"),
+            reservation(
+                "slurm-flex-j51-1", "c1-gx-0", start="-5m30s", end="+59m30s", flags=OWN_FLAGS
+            ),
+        )
+    )
+    assert acts.nodes(NodeDown) == {"c1-gx-0"}
+    assert all(reason.startswith(EXPIRED) for reason in reasons(acts))
+
+
+class TestAJobThatExpiredWithItsNode:
+    """Scenario 72: requeued without Slurm's 120 s, once nothing of the old VM is left."""
+
+    before = ends_at_noon(job(51, "R", nodes="c1-gx-0", starts="-6d"), state="alloc")
+    at_the_end = world(
+        node("c1-gx-0", "alloc"), job(51, "R", nodes="c1-gx-0", starts="-6d"), now="+10s"
+    )
+    requeued = job(51, reason="BeginTime", starts="+2m10s", restarts=1)
+    leaving = world(node("c1-gx-0", "down%", reason=EXPIRED, since="+10s"), requeued, now="+40s")
+    off = world(node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"), requeued, now="+75s")
+
+    def test_it_starts_now_once_its_node_is_off(self) -> None:
+        played = passes(self.before, self.at_the_end, self.leaving, self.off)
+        assert played[1].nodes(NodeDown) == {"c1-gx-0"}
+        assert not played[2].of(JobStart)
+        start = played[3].one(JobStart)
+        assert (start.job, start.after) == (51, timedelta(0))
+
+    def test_it_starts_once_only(self) -> None:
+        played = passes(self.before, self.at_the_end, self.leaving, self.off, later(self.off, "5s"))
+        assert len(played.all.of(JobStart)) <= 2
+        placed = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", restarts=1), now="+80s")
+        after = passes(placed, memory=played.memory).last
+        assert not after.of(JobStart)
+        assert [one.nodes for one in after.of(MakeRequest)] == [("c1-gx-0",)]
+
+    def test_not_while_its_old_vm_is_stopping(self) -> None:
+        """Two copies of a job must never run."""
+        stopping = instance("c1-gx-0", "STOPPING", created="-7d", ends="now")
+        at_the_end = world(
+            node("c1-gx-0", "alloc"),
+            job(51, "R", nodes="c1-gx-0", starts="-6d"),
+            stopping,
+            now="+10s",
+        )
+        off = world(
+            node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"),
+            self.requeued,
+            stopping,
+            now="+75s",
+        )
+        played = passes(self.before, at_the_end, off, later(off, "10s"))
+        assert played[1].nodes(NodeDown) == {"c1-gx-0"}
+        assert not played.all.of(JobStart)
+
+    def test_not_while_a_list_that_lags_still_shows_it_stopping(self) -> None:
+        stopping = world(
+            node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"),
+            self.requeued,
+            instance("c1-gx-0", "STOPPING", created="-7d", ends="now"),
+            now="+75s",
+        )
+        played = passes(self.before, self.at_the_end, self.leaving, stopping)
+        assert not played.all.of(JobStart)
+
+    def test_a_terminated_vm_is_dead_enough(self) -> None:
+        terminated = world(
+            node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"),
+            self.requeued,
+            instance("c1-gx-0", "TERMINATED", created="-7d", ends="now"),
+            now="+75s",
+        )
+        played = passes(self.before, self.at_the_end, self.leaving, terminated)
+        assert played.last.one(JobStart).job == 51
+
+    def test_a_later_start_is_the_users_and_stays(self) -> None:
+        users = job(51, reason="BeginTime", starts="+3h", restarts=1)
+        off = world(node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"), users, now="+75s")
+        assert not passes(self.before, self.at_the_end, off).all.of(JobStart)
+
+    def test_not_before_all_of_its_nodes_are_off(self) -> None:
+        both = "c1-gx-[0-1]"
+        before = world(
+            node(both, "alloc"),
+            instance(both, created="-7d", ends="now"),
+            job(51, "R", nodes=both, starts="-6d"),
+            now="-30s",
+        )
+        ended = world(node(both, "alloc"), job(51, "R", nodes=both, starts="-6d"), now="+10s")
+        half = world(
+            node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"),
+            node("c1-gx-1", "down%", reason=EXPIRED, since="+10s"),
+            job(51, reason="BeginTime", starts="+2m10s", size=2, restarts=1),
+            now="+75s",
+        )
+        assert not passes(before, ended, half).all.of(JobStart)
+
+
+def test_a_job_whose_vm_was_lost_waits_out_slurms_penalty() -> None:
+    """The 120 s are lifted after an expiry only: they are right after a failure."""
+    run = job(51, "R", nodes="c1-gx-0", starts="-1h")
+    before = world(node("c1-gx-0", "alloc"), instance("c1-gx-0"), run)
+    gone = world(node("c1-gx-0", "alloc"), run, now="+30s")
+    requeued = job(51, reason="BeginTime", starts="+3m", restarts=1)
+    off = world(node("c1-gx-0", "idle~", reason=LOST, since="+1m"), requeued, now="+2m10s")
+    played = passes(before, gone, later(gone, "30s"), off, later(off, "20s"))
+    assert not [one for one in played.all.of(JobStart) if one.after == timedelta(0)]
+
+
+def test_a_vm_granted_ten_minutes_for_less_is_ended_by_us_on_time() -> None:
+    """Scenario 77: flex_start_max_duration 30 s; the request got 600 s."""
+    things = (pool("gx", duration="30s"), node("c1-gx-0", "idle"))
+    early = world(*things, instance("c1-gx-0", created="-1m", ends="+9m45s"))
+    due = world(*things, instance("c1-gx-0", created="-2m", ends="+9m20s"))
+    assert not passes(early).all.of(NodeDown)
+    acts = passes(due).last
+    assert acts.nodes(NodeDown) == {"c1-gx-0"}
+    assert acts.nodes(NodePowerDown) == {"c1-gx-0"}
+    assert all(reason.startswith(EXPIRED) for reason in reasons(acts))
+
+
+def test_a_static_node_that_expired_is_taken_down_like_any_other() -> None:
+    """Scenario 74, its first half; `floor` brings it back."""
+    things = (pool("gx", static=1, size=1),)
+    before = world(
+        *things,
+        node("c1-gx-0", "idle"),
+        instance("c1-gx-0", created="-7d", ends="now"),
+        now="-30s",
+    )
+    played = passes(
+        before,
+        world(*things, node("c1-gx-0", "idle"), now="+10s"),
+        world(*things, node("c1-gx-0", "idle~", reason=EXPIRED, since="+10s"), now="+80s"),
+        world(*things, node("c1-gx-0", "idle#", reason=EXPIRED, since="+10s"), now="+85s"),
+    )
+    assert played[1].nodes(NodeDown) == {"c1-gx-0"}
+    assert played[2].nodes("node_power_up") == {"c1-gx-0"}
+    assert not played[2].of(MakeRequest)
+    assert [one.nodes for one in played[3].of(MakeRequest)] == [("c1-gx-0",)]
+
+
+class TestANodeThatSomebodyElseHolds:
+    """Slurm clears DRAIN on the way down, so a held node is never powered down by us."""
+
+    def test_it_is_left_alone_when_its_vm_is_gone(self) -> None:
+        gone = world(node("c1-gx-0", "drain", reason="bad fan", user="root", since="-1h"))
+        played = passes(*(later(gone, f"{n * 30}s") for n in range(5)))
+        assert not played.all.changes
+
+    def test_it_goes_down_with_its_own_reason_where_a_job_hangs_on_it(self) -> None:
+        before = world(
+            node("c1-gx-0", "drng", reason="bad fan", user="root", since="-1h"),
+            instance("c1-gx-0", created="-7d", ends="now"),
+            job(51, "R", nodes="c1-gx-0", starts="-1d"),
+            now="-30s",
+        )
+        gone = world(
+            node("c1-gx-0", "drng", reason="bad fan", user="root", since="-1h"),
+            job(51, "R", nodes="c1-gx-0", starts="-1d"),
+            now="+10s",
+        )
+        played = passes(before, gone, later(gone, "30s"), later(gone, "60s"))
+        assert {one.reason for one in played.all.of(NodeDown)} == {"bad fan"}
+        assert not played.all.of(NodePowerDown)
