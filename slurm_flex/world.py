@@ -160,6 +160,7 @@ class World:
         self._instances: dict[str, tuple[Instance | None, bool]] = {}
         self._requests: dict[str, tuple[Request, ...]] = {}
         self._live: dict[str, Request] = {}
+        self._naming: dict[tuple[str, str], list[Request]] = {}
         self._by_job: dict[int, list[Job]] = {}
         for job in self.jobs:
             self._by_job.setdefault(job.group, []).append(job)
@@ -169,6 +170,7 @@ class World:
         self.members: dict[str, Member] = {
             member.name: member for pool in self.pools for member in self._members_of(pool)
         }
+        self._pool_order = {pool.id: place for place, pool in enumerate(self.pools)}
         self._settled: set[str] = set()
         self.put_down: set[str] = set()
         """nodes whose VM has ended and that `ended` powers down in this very pass"""
@@ -197,6 +199,10 @@ class World:
         """The pool's requests by name: those listed, and those sent and not listed yet."""
         return self._requests.get(pool.id, ())
 
+    def requests_for(self, member: Member) -> tuple[Request, ...]:
+        """The requests that name this node, live or over, oldest first."""
+        return tuple(self._naming.get((member.pool.id, member.name), ()))
+
     def components(self, group: int) -> tuple[Job, ...]:
         """The jobs under one id: all components of a heterogeneous job, else just the job."""
         return tuple(self._by_job.get(group, ()))
@@ -204,7 +210,8 @@ class World:
     def members_held_by(self, jobs: Iterable[Job]) -> list[Member]:
         """The members that these jobs hold now, in the cluster's order, each once."""
         names = {name for job in jobs if job.holds_nodes for name in job.nodes}
-        return [member for name, member in self.members.items() if name in names]
+        held = [member for name in names if (member := self.members.get(name)) is not None]
+        return sorted(held, key=lambda member: (self._pool_order[member.pool.id], member.index))
 
     def region_of(self, pool: Pool) -> str:
         return pool.zone.rpartition("-")[0] or self.cluster.region
@@ -214,9 +221,8 @@ class World:
         made = member.instance.created if member.instance else None
         sources = [
             request
-            for request in self.requests(member.pool)
-            if member.name in request.nodes
-            and not (request.is_failed or request.is_cancelled)
+            for request in self.requests_for(member)
+            if not (request.is_failed or request.is_cancelled)
             and (made is None or request.created is None or request.created <= made)
         ]
         return max(sources, key=lambda one: (one.created or self.now, one.name), default=None)
@@ -371,8 +377,9 @@ class World:
         ordered = tuple(sorted(listed.values(), key=lambda r: (r.created or self.now, r.name)))
         self._requests[pool.id] = ordered
         for request in ordered:
-            if request.is_live:
-                for name in request.nodes:
+            for name in request.nodes:
+                self._naming.setdefault((pool.id, name), []).append(request)
+                if request.is_live:
                     self._live.setdefault(name, request)
 
     def _note_listed(self, key: str, sent: SentRequest, listed: Request) -> None:

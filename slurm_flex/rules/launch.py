@@ -200,6 +200,8 @@ def _asks(world: World, pool: Pool) -> Iterator[Ask]:
         for m in world.undecided(Phase.ASKED)
         if m.pool.id == pool.id and m.request is None
     }
+    if not open_members:
+        return
     blocked = {
         m.name
         for m in open_members.values()
@@ -234,8 +236,8 @@ def _stem(member: Member) -> str:
 
 def _may_still_be_listed(world: World, member: Member) -> bool:
     """A request succeeded for this very power-up, and its VM isn't in the list yet."""
-    for request in world.requests(member.pool):
-        if not request.is_succeeded or member.name not in request.nodes:
+    for request in world.requests_for(member):
+        if not request.is_succeeded:
             continue
         if was_made_for(world, request, member):
             return world.recall.see(f"unlisted/{member.pool.id}/{member.name}").passes < 3

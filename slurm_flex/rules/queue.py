@@ -143,7 +143,7 @@ def _may_be_its_vm(member: Member, request: Request) -> bool:
 
 def _live(world: World, pool: Pool, request: Request) -> Iterator[Action]:
     waited = world.now - request.created if request.created else timedelta(0)
-    rival = _rival(world, pool, request)
+    rival = _rival(world, request)
     if rival is not None:
         yield from _cancel(world, pool, request, f"{rival.name} asks for the same nodes")
         return
@@ -179,14 +179,11 @@ def _cancel(world: World, pool: Pool, request: Request, why: str) -> Iterator[Ac
         yield Event(event="REQUEST_CANCELLED", pool=pool.id, text=f"{request.name}: {why}", why=why)
 
 
-def _rival(world: World, pool: Pool, request: Request) -> Request | None:
+def _rival(world: World, request: Request) -> Request | None:
     """An older live request for one of its nodes: the same node never has two."""
-    for other in world.requests(pool):
-        if other.name == request.name:
-            return None  # requests come oldest first
-        if other.is_live and set(other.nodes) & set(request.nodes):
-            return other
-    return None
+    members = _members(world, request)
+    older = [m.request for m in members if m.request is not None and m.request != request]
+    return min(older, key=lambda other: other.name, default=None)
 
 
 def _is_better_asked_anew(world: World, request: Request, wanted: list[str]) -> bool:

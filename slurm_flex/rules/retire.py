@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurm_flex.actions import Action, DeleteInstances, Event
-from slurm_flex.cluster.model import Pool
 from slurm_flex.rules.launch import NODES_A_REQUEST
 from slurm_flex.rules.stopped import is_stopped
 from slurm_flex.world import Member, World
@@ -17,7 +16,7 @@ from slurm_flex.world import Member, World
 
 def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
-        leaving = [m for m in world.members_of(pool) if _is_to_go(world, pool, m)]
+        leaving = [m for m in world.members_of(pool) if _is_to_go(world, m)]
         names = [member.name for member in leaving]
         for start in range(0, len(names), NODES_A_REQUEST):
             chunk = tuple(names[start : start + NODES_A_REQUEST])
@@ -27,7 +26,7 @@ def plan(world: World) -> Iterator[Action]:
             yield Event(event="VM_DELETION", nodes=new, text="powered down", why="given back")
 
 
-def _is_to_go(world: World, pool: Pool, member: Member) -> bool:
+def _is_to_go(world: World, member: Member) -> bool:
     instance, node = member.instance, member.node
     if instance is None or node is None or node.is_unknowable or world.is_settled(member):
         return False
@@ -39,19 +38,16 @@ def _is_to_go(world: World, pool: Pool, member: Member) -> bool:
         return False
     if instance.is_dead:
         return True
-    if _has_kept_place(world, pool, member):
+    if _has_kept_place(world, member):
         return False
     return instance.created is None or world.now - instance.created > world.settings.delete_grace
 
 
-def _has_kept_place(world: World, pool: Pool, member: Member) -> bool:
+def _has_kept_place(world: World, member: Member) -> bool:
     """Its VM came for a job that is about to be placed again, or for a static node."""
     if world.is_static_and_free(member) and not is_stopped(world, member):
         return True
-    return any(
-        member.name in request.nodes and world.keeps_place(request)
-        for request in world.requests(pool)
-    )
+    return any(world.keeps_place(request) for request in world.requests_for(member))
 
 
 def _is_new_deletion(world: World, member: Member) -> bool:
