@@ -112,7 +112,7 @@ class Controller(Commands):
 
     @property
     def pid(self) -> int | None:
-        """slurmctld's pid; None when it is not running. It changes on reconfigure (24.11)."""
+        """slurmctld's pid; None when it is not running."""
         with suppress(OSError, ValueError):
             pid = int((self.folder / "run/slurmctld.pid").read_text())
             return pid if self.space.owns(pid) else None
@@ -122,15 +122,16 @@ class Controller(Commands):
         """The argv that runs one of Slurm's programs, of this release, in this world."""
         return self.space.enter([self._path(program), *args])
 
-    def slurmd_argv(self, name: str = "{name}") -> list[str]:
+    def slurmd_argv(self, name: str = "{name}", *, extra: Sequence[str] = ()) -> list[str]:
         """The argv of a whole VM: ``slurmd -b`` and its steps, in a PID namespace of their own.
 
-        The default is a template. SIGKILL to the process that runs this argv, or to its group,
-        takes slurmd, steps and tasks at once; SIGTERM to the group is an orderly shutdown.
+        The default is a template; ``extra`` are further options of slurmd. SIGKILL to the process
+        that runs this argv, or to its group, takes slurmd, steps and tasks at once; SIGTERM to
+        the group is an orderly shutdown.
         """
         apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         init = ["/usr/bin/python3", "-I", str(self.folder / "vm_init.py"), name]
-        slurmd = [self._path("slurmd"), "-D", "-b", "-N", name, "-f", str(self.conf_path)]
+        slurmd = [self._path("slurmd"), "-D", "-b", "-N", name, "-f", str(self.conf_path), *extra]
         return self.space.enter([*apart, *init, *slurmd])
 
     def _end_slurmctld(self, number: signal.Signals) -> None:

@@ -13,9 +13,9 @@ def record(line: str) -> dict[str, str]:
     """Split ``NodeName=a State=IDLE Reason=two words`` into a dict; ``(null)`` stays as it is."""
     first = line.strip().splitlines()[0] if line.strip() else ""
     keys = list(_KEY.finditer(first))
-    ends = [key.start() for key in keys[1:]] + [len(first)]
+    ends = [*(key.start() for key in keys), len(first)][1:]
     found: dict[str, str] = {}
-    for key, end in zip(keys, ends, strict=True):
+    for key, end in zip(keys, ends, strict=False):  # no key at all leaves no end either
         found.setdefault(key.group(1), first[key.end() : end].strip())
     return found
 

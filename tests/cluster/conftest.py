@@ -1,0 +1,73 @@
+"""A real slurmctld for tests: of each release that users run, alone in a world of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from slurm_flex.demo.controller import Controller
+from slurm_flex.demo.layout import CloudNode, Layout, Partition, Programs, Timeouts
+from slurm_flex.demo.release_tree import host_release, release_tree
+
+# Debian 12's, Debian 13's; SLURM_FLEX_RELEASES=22.05,24.11,26.05 for more or fewer.
+RELEASES = os.environ.get("SLURM_FLEX_RELEASES", "22.05,24.11").split(",")
+
+Start = Callable[[Layout], Controller]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() == 0:
+        return
+    reason = pytest.mark.skip(reason="a slurmctld with its own namespaces needs root")
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            item.add_marker(reason)
+
+
+@pytest.fixture(scope="session", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """A Slurm release (``24.11``) whose programs are there: this machine's, or in a tree."""
+    wanted: str = request.param
+    if wanted != host_release():
+        release_tree(wanted)
+    return wanted
+
+
+@pytest.fixture(scope="session")
+def power_programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """Power programs that start a slurmd for a node after a boot of two seconds, or kill it."""
+    folder = tmp_path_factory.mktemp("power")
+    source = Path(__file__).with_name("power.py").read_text()
+    for name in ("resume", "suspend"):
+        (folder / name).write_text(f"#!/usr/bin/python3\n{source}")
+        (folder / name).chmod(0o755)
+    return Programs(resume=folder / "resume", suspend=folder / "suspend")
+
+
+@pytest.fixture(scope="session")
+def plain_layout(power_programs: Programs) -> Layout:
+    """Two nodes with eight GPUs that are off, and a partition over them."""
+    return Layout(
+        nodes=[CloudNode(f"c1-gx-{index}", gres="gpu:8") for index in range(2)],
+        partitions=[Partition("gx", "c1-gx-[0-1]", "Default=YES")],
+        programs=power_programs,
+        timeouts=Timeouts(idle=timedelta(seconds=4), suspend=timedelta(seconds=4)),
+    )
+
+
+@pytest.fixture
+def start_controller(release: str) -> Iterator[Start]:
+    """Start controllers of this release; all of them end with the test."""
+    with ExitStack() as stack:
+        yield lambda layout: stack.enter_context(Controller(layout, release=release))
+
+
+@pytest.fixture
+def controller(start_controller: Start, plain_layout: Layout) -> Controller:
+    """A controller of this release over the plain layout."""
+    return start_controller(plain_layout)
