@@ -24,6 +24,7 @@ from slurm_flex.actions import (
 from slurm_flex.cluster.model import Pool
 from slurm_flex.model import OWN_COMMENT, Job
 from slurm_flex.model.memory import Restart
+from slurm_flex.rules.reserved import reserved_end
 from slurm_flex.world import REQUEUE_PENALTY, Member, Phase, World
 
 EXPIRED = "slurm-flex: expired"
@@ -54,6 +55,8 @@ def _is_counted_on(member: Member) -> bool:
     node = member.node
     if node is None or not node.is_believed_up or not member.has_ended_instance:
         return False
+    if node.is_down and node.has_own_reason:
+        return False  # half done by an earlier pass: `stuck` finishes it
     return member.phase is not Phase.HELD or (member.is_busy and not node.is_down)
 
 
@@ -64,8 +67,13 @@ def _known_end(world: World, member: Member) -> datetime | None:
     known = world.recall.instances.get(member.name)
     if known is not None and known.ends is not None:
         return known.ends
-    starts = [r.start for r in world.own_reservations if member.name in r.nodes and r.start]
-    return min(starts) + world.settings.end_margin if starts else None
+    reserved = [
+        ends
+        for reservation in world.own_reservations
+        if member.name in reservation.nodes
+        and (ends := reserved_end(world, reservation)) is not None
+    ]
+    return min(reserved, default=None)
 
 
 def _expire(world: World, members: list[Member]) -> Iterator[Action]:

@@ -24,21 +24,18 @@ from slurm_flex.model.memory import Restart
 from slurm_flex.rules import holdback
 from slurm_flex.rules.exclusion import is_excluded
 from slurm_flex.rules.renewal import renew
+from slurm_flex.rules.reserved import LAPSES_AFTER, TOGETHER, stands_for
 from slurm_flex.world import SHORTEST_RUN, Member, Phase, World
 
-LAPSES_AFTER = timedelta(hours=1)
-"""A reservation that outlives a dead manager would block its nodes for ever: it ends by itself."""
-TOGETHER = timedelta(minutes=2)
-"""VMs of one request whose ends differ by less end together."""
 GOES_HOME = "slurm-flex: near its end of life"
 _WISH = re.compile(r"(?:^|[\s,;])flex-signal=(?:SIG)?([A-Z0-9+-]{1,12})(?:@(\d{1,6}))?(?=$|[\s,;])")
 
 
 def plan(world: World) -> Iterator[Action]:
-    yield from _reserve(world)
     yield from _warn(world)
     yield from _send_home(world)
     yield from renew(world)
+    yield from _reserve(world)
 
 
 # --- reservations
@@ -121,9 +118,7 @@ def _reservation_name(world: World, member: Member, ours: dict[str, Reservation]
         return fresh
     ends = world.end_of(member)
     for name, reservation in sorted(ours.items()):
-        if member.name not in reservation.nodes or reservation.start is None or ends is None:
-            continue
-        if abs(reservation.start + world.settings.end_margin - ends) <= TOGETHER:
+        if member.name in reservation.nodes and ends and stands_for(world, reservation, ends):
             return name
     return fresh
 
@@ -140,16 +135,29 @@ def _is_the_same(
 
 
 def _is_over(world: World, reservation: Reservation) -> bool:
-    """Its nodes are off, leaving, or wait for a new VM; unknown ones are left reserved."""
+    """None of its nodes is up under the VM that it was made for; unknown ones stay reserved."""
     members = [world.members.get(name) for name in reservation.nodes]
-    for name, member in zip(reservation.nodes, members, strict=True):
-        if member is None:
-            if name in world.nodes or world.cluster.locate(name) is not None:
-                return False
-            continue
-        if _is_doubtful(world, member):
-            return False
-    return any(member is not None for member in members)
+    known = [member for member in members if member is not None]
+    elsewhere = any(
+        member is None and (name in world.nodes or world.cluster.locate(name) is not None)
+        for name, member in zip(reservation.nodes, members, strict=True)
+    )
+    return (
+        bool(known)
+        and not elsewhere
+        and not any(
+            _is_doubtful(world, member) or _is_made_for(world, reservation, member)
+            for member in known
+        )
+    )
+
+
+def _is_made_for(world: World, reservation: Reservation, member: Member) -> bool:
+    """The node still has the VM whose end this reserves; an end that isn't known may be it."""
+    if not member.has_live_instance or member.phase in (Phase.OFF, Phase.LEAVING):
+        return False
+    ends = world.end_of(member)
+    return ends is None or stands_for(world, reservation, ends)
 
 
 # --- warnings
