@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,6 +70,7 @@ class WorldSpace:
         reply = json.loads(line) if line else {"error": "the keeper ended without a word"}
         if "error" in reply:
             self.close()
+            shutil.rmtree(self.folder, ignore_errors=True)  # the keeper got no further
             raise NoSpace(
                 str(reply["error"]), fix="run as root on a kernel with mount and IPC namespaces"
             )

@@ -208,3 +208,14 @@ def test_the_controller_is_of_the_release_that_was_asked_for(
     assert controller.scontrol("--version").split()[1].startswith(f"{release}.")
     if release != host_release():
         assert controller.space.tree is not None
+
+
+def test_without_the_right_to_it_there_is_a_plain_word_and_no_folder_left(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["/usr/bin/setpriv", "--bounding-set=-sys_admin", sys.executable, "-c",
+         "from slurm_flex.demo.world_space import WorldSpace; WorldSpace()"],
+        env={"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "NoSpace" in done.stderr
+    assert "run as root" in done.stderr
+    assert list(tmp_path.iterdir()) == []
