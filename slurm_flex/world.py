@@ -192,6 +192,12 @@ class World:
         """What was decided for these nodes stands: later rules leave them alone in this pass."""
         self._settled.update(member.name for member in members)
 
+    def send_home(self, members: Iterable[Member]) -> None:
+        """We send them off to come back fresh: a static one needs no patience to return."""
+        for member in members:
+            self.recall.power_ups.pop(member.name, None)
+            self._settled.add(member.name)
+
     def is_settled(self, member: Member) -> bool:
         return member.name in self._settled
 

@@ -257,7 +257,7 @@ def _send_home(world: World) -> Iterator[Action]:
         yield NodePowerDown(
             nodes=names, how="asap", reason=GOES_HOME, why="too little of its life is left"
         )
-        world.settle(tired)
+        world.send_home(tired)
 
 
 def _is_idle(member: Member) -> bool:

@@ -65,8 +65,11 @@ def _job_story(world: World, job: Job) -> str | None:
     ]
     if waiting:
         return _waiting_story(world, waiting)
-    own = (job.admin_comment or "").startswith(OWN_COMMENT)
-    if job.is_running and own and _is_stale(job.admin_comment or ""):
+    if not _is_stale(job.admin_comment or ""):
+        return None
+    if job.is_configuring and job.nodes:
+        return f"{OWN_COMMENT}its VMs boot"
+    if job.is_running:
         ends = [e for n in job.nodes if (m := world.members.get(n)) and (e := world.end_of(m))]
         until = f", its nodes end at {min(ends):%Y-%m-%d %H:%M} UTC" if ends else ""
         return f"{OWN_COMMENT}running{until}"
@@ -75,7 +78,9 @@ def _job_story(world: World, job: Job) -> str | None:
 
 def _is_stale(comment: str) -> bool:
     """It told of a wait that is over."""
-    return comment.startswith(tuple(OWN_COMMENT + word for word in ("wait", "retry", "in line")))
+    return comment.startswith(
+        tuple(OWN_COMMENT + word for word in ("wait", "retry", "in line", "its VMs"))
+    )
 
 
 def _node_story(world: World, member: Member) -> str | None:

@@ -47,7 +47,7 @@ def renew(world: World) -> Iterator[Action]:
             reason=RENEWED,
             why=f"job {job.id} fits only a fresh node",
         )
-        world.settle(tired)
+        world.send_home(tired)
 
 
 def _waits_for_nodes(job: Job) -> bool:
