@@ -25,7 +25,7 @@ def resize(world: World, group: Group, size: int, request_id: str = "") -> Opera
     groups.refuse_while_requested(world, group)
     if size > queue.group_limit(world, group):
         raise invalid("size", size, f"Must be at most {queue.group_limit(world, group)}.")
-    operation = _start(world, group, "resize", request_id)
+    operation = start(world, group, "resize", request_id)
     present = [m for m in world.members.under(group.path) if m.action != "DELETING"]
     surplus = present[size:] if size < len(present) else []
     members.delete(world, group, surplus, shrink=True)
@@ -41,8 +41,8 @@ def delete_instances(world: World, group: Group, body: Json, request_id: str = "
     they can be deleted at all is a knob."""
     if again := operations.repeated(world, group.project, request_id):
         return again
-    chosen = _chosen(world, group, body)
-    operation = _start(world, group, "deleteInstances", request_id)
+    chosen = choose(world, group, body)
+    operation = start(world, group, "deleteInstances", request_id)
     if chosen.problem:
         operations.fail(world, operation, chosen.problem)
         return operation
@@ -62,7 +62,7 @@ def create_instances(world: World, group: Group, body: Json, request_id: str = "
         templates.check_name(item.get("name"), f"instances[{index}].name")
         for index, item in enumerate(wanted)
     ]
-    operation = _start(world, group, "createInstances", request_id)
+    operation = start(world, group, "createInstances", request_id)
     zones = queue.candidate_zones(world, group)
     taken = [name for name in names if f"{group.path}/members/{name}" in world.members]
     if taken or len(set(names)) != len(names):
@@ -103,7 +103,7 @@ def listed_errors(group: Group, wire: Wire) -> list[Json]:
     ]
 
 
-class _Chosen:
+class Chosen:
     """Members that were named, or the problem that fails the operation."""
 
     def __init__(self) -> None:
@@ -111,7 +111,8 @@ class _Chosen:
         self.problem: Problem | None = None
 
 
-def _chosen(world: World, group: Group, body: Json) -> _Chosen:
+def choose(world: World, group: Group, body: Json) -> Chosen:
+    """The members that a body names, or the problem. Raises 400 for what is malformed."""
     named = [str(item) for item in body.get("instances") or ()]
     if not named:
         raise required("instances")
@@ -121,7 +122,7 @@ def _chosen(world: World, group: Group, body: Json) -> _Chosen:
         raise invalid("instances", named[0], "Cannot specify both URLs and names.")
     for url in urls:
         _check_url(group, url)
-    chosen = _Chosen()
+    chosen = Chosen()
     skip = bool(body.get("skipInstancesOnValidationError"))
     for item in dict.fromkeys(named):
         member = world.members.get(f"{group.path}/members/{last_segment(item)}")
@@ -173,7 +174,8 @@ def _limit(world: World, count: int) -> None:
         )  # fmt: skip
 
 
-def _start(world: World, group: Group, verb: str, request_id: str) -> Operation:
+def start(world: World, group: Group, verb: str, request_id: str) -> Operation:
+    """Begin the operation of a verb of groups."""
     return operations.start(
         world, groups.kind(group, verb), group.scope, group, project=group.project,
         request_id=request_id,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import Any
 
-from slurm_flex.emulator.core import members, operations, queue, templates
+from slurm_flex.emulator.core import group_view, members, operations, queue, templates
 from slurm_flex.emulator.core.errors import (
     ApiError,
     already_exists,
@@ -17,7 +15,6 @@ from slurm_flex.emulator.core.errors import (
 )
 from slurm_flex.emulator.core.records import Group, Operation
 from slurm_flex.emulator.core.scopes import Scope
-from slurm_flex.emulator.core.wire import Wire
 from slurm_flex.emulator.core.world import World, on_event
 
 Json = dict[str, Any]
@@ -66,7 +63,7 @@ def patch(world: World, group: Group, body: Json, request_id: str = "") -> Opera
     """Change what is named. Raises 400, 404, 412 where the fingerprint is an old one."""
     if again := operations.repeated(world, group.project, request_id):
         return again
-    if "fingerprint" in body and body["fingerprint"] != fingerprint(group):
+    if "fingerprint" in body and body["fingerprint"] != group_view.fingerprint(group):
         raise condition_not_met("Invalid fingerprint.")
     if "targetSize" in body and int(body["targetSize"]) != group.target_size:
         refuse_while_requested(world, group)
@@ -138,10 +135,12 @@ def kind(group: Group, verb: str) -> str:
     return f"compute.{'regionInstanceGroupManagers' if region else 'instanceGroupManagers'}.{verb}"
 
 
-def fingerprint(group: Group) -> str:
-    """Changes with every patch."""
-    digest = hashlib.sha256(f"{group.id}/{group.revision}".encode()).digest()
-    return base64.b64encode(digest[:8]).decode()
+def provisioning_model(world: World, group: Group) -> str:
+    """The provisioningModel of the group's template; STANDARD where it says nothing."""
+    for path in sorted(templates.used_templates(group.project, group.body)):
+        if template := world.templates.get(path):
+            return str(templates.scheduling(template).get("provisioningModel", "STANDARD"))
+    return "STANDARD"
 
 
 def merge(old: Json, new: Json) -> Json:
@@ -199,69 +198,3 @@ def _check_policy(group: Group) -> None:
         raise invalid(
             "resource.distributionPolicy", "", "Only regional groups have a distribution policy."
         )
-
-
-def body(world: World, group: Group, wire: Wire) -> Json:
-    """The group as the API writes it."""
-    actions = dict.fromkeys(
-        ("abandoning", "creating", "creatingWithoutRetries", "deleting", "none", "recreating",
-         "refreshing", "restarting", "resuming", "starting", "stopping", "suspending",
-         "verifying"), 0,
-    )  # fmt: skip
-    for member in world.members.under(group.path):
-        actions[_camel(member.action)] += 1
-    versions = group.body.get("versions") or [
-        {"instanceTemplate": group.body.get("instanceTemplate", "")}
-    ]
-    shown = [
-        {"targetSize": {"calculated": group.target_size}, **version}
-        if index == 0
-        else dict(version)
-        for index, version in enumerate(versions)
-    ]
-    busy = sum(count for name, count in actions.items() if name != "none")
-    answer: Json = {
-        **group.body,
-        "kind": "compute#instanceGroupManager",
-        "id": group.id,
-        "creationTimestamp": wire.time(group.created),
-        "name": group.name,
-        "instanceTemplate": versions[0].get("instanceTemplate", ""),
-        "versions": shown,
-        "baseInstanceName": group.body.get("baseInstanceName") or group.name,
-        "instanceGroup": wire.link(group.path.replace("GroupManagers/", "Groups/")),
-        "fingerprint": fingerprint(group),
-        "currentActions": actions,
-        "targetSize": group.target_size,
-        "selfLink": wire.link(group.path),
-        "status": {"isStable": busy == 0, "versionTarget": {"isReached": True},
-                   "stateful": {"hasStatefulConfig": False,
-                                "perInstanceConfigs": {"allEffective": True}},
-                   "allInstancesConfig": {"effective": True}},
-        group.scope.kind: wire.link(f"projects/{group.project}/{group.scope.path}"),
-        "updatePolicy": _update_policy(group),
-        "instanceLifecyclePolicy": {"defaultActionOnFailure": "REPAIR",
-                                    "forceUpdateOnRepair": "NO",
-                                    **group.body.get("instanceLifecyclePolicy", {})},
-        "listManagedInstancesResults": group.body.get("listManagedInstancesResults", "PAGELESS"),
-    }  # fmt: skip
-    return answer
-
-
-def _update_policy(group: Group) -> Json:
-    size = {"fixed": 1, "calculated": 1}
-    defaults: Json = {
-        "type": "OPPORTUNISTIC",
-        "minimalAction": "REPLACE",
-        "replacementMethod": "SUBSTITUTE",
-        "maxSurge": size,
-        "maxUnavailable": size,
-    }
-    if group.scope.is_regional:
-        defaults["instanceRedistributionType"] = "PROACTIVE"
-    return {**defaults, **group.body.get("updatePolicy", {})}
-
-
-def _camel(action: str) -> str:
-    head, *tail = action.lower().split("_")
-    return head + "".join(word.capitalize() for word in tail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from datetime import datetime
 from typing import Any
 
@@ -55,7 +56,8 @@ def body(world: World, instance: Instance, wire: Wire) -> Json:
 
 def fingerprint(instance: Instance, part: str) -> str:
     """Changes when that part changes."""
-    digest = hashlib.sha256(f"{instance.id}/{part}/{instance.revision}".encode()).digest()
+    kept = json.dumps(instance.body.get(part, ""), sort_keys=True)
+    digest = hashlib.sha256(f"{instance.id}/{part}/{kept}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
 
@@ -78,8 +80,7 @@ def _resource_status(world: World, instance: Instance, wire: Wire) -> Json:
     if instance.terminates and world.knobs.termination_timestamp != "never":
         status["scheduling"]["terminationTimestamp"] = wire.time(instance.terminates)
     if instance.status == "RUNNING":
-        parts = [instance.host[index : index + 32] for index in (0,)]
-        block = parts[0]
+        block = instance.host
         status["physicalHost"] = f"/{block[:8]}/{block[8:16]}/{block[16:24]}"
         status["physicalHostTopology"] = {
             "cluster": f"{instance.zone}-cluster-1",

@@ -143,6 +143,18 @@ class Knobs:
         "assumed",
         ("stay", "leave"),
     )
+    target_size_drops_when_lost: bool = _knob(
+        False,
+        "targetSize goes down when a member's instance vanishes under DO_NOTHING (lost, or deleted "
+        "without the group)",
+        "assumed",
+    )
+    faulty_host_reports: str = _knob(
+        "refused",
+        "reportHostAsFaulty of Flex-start VMs: refused, or accepted as for allow-listed projects",
+        "documented",
+        ("refused", "accepted"),
+    )
     guest_while_stopping: str = _knob(
         "dies",
         "the guest of a STOPPING instance is dead at once, or lives until it is gone",

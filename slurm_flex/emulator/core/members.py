@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from slurm_flex.emulator.core import instances, operations, templates
+from slurm_flex.emulator.core import instances, templates
 from slurm_flex.emulator.core.capacity import Need, refusal, wait_left
 from slurm_flex.emulator.core.errors import Problem
 from slurm_flex.emulator.core.records import Group, Instance, Member
@@ -66,9 +66,7 @@ def properties(group: Group, body: Json, template_path: str) -> Json:
     return found
 
 
-def delete(
-    world: World, group: Group, members: Iterable[Member], operation: str = "", *, shrink: bool
-) -> None:
+def delete(world: World, group: Group, members: Iterable[Member], *, shrink: bool) -> None:
     """Begin the end of these places and of what is behind them."""
     for member in list(members):
         if member.action == "DELETING":
@@ -80,7 +78,6 @@ def delete(
             world.members.remove(member)
             continue
         member.action = "DELETING"
-        member.delete_operation = operation
         instances.stop(world, instance)
 
 
@@ -153,27 +150,40 @@ def _expiring(world: World, instance: Instance) -> None:
 
 @on_event("instance.terminated")
 def _terminated(world: World, instance: Instance) -> None:
+    """Under REPAIR the group makes it anew; under DO_NOTHING it stays, or leaves (a knob)."""
     member = of_instance(world, instance)
-    if member and world.knobs.terminated_member == "leave":
-        group = world.groups.get(member.group)
-        if group:
-            delete(world, group, [member], shrink=True)
+    group = world.groups.get(instance.group)
+    if member is None or group is None or member.action != "NONE":
+        return
+    if repairs(group):
+        member.action = "RECREATING"
+        instances.stop(world, instance)
+    elif world.knobs.terminated_member == "leave":
+        delete(world, group, [member], shrink=True)
 
 
 @on_event("instance.gone")
 def _gone(world: World, instance: Instance) -> None:
     member = of_instance(world, instance)
-    if member is None:
+    group = world.groups.get(instance.group)
+    if member is None or group is None:
         return
-    if member.action == "RECREATING":
-        member.instance, member.id = "", ""
+    unexpected = member.action in ("NONE", "CREATING", "VERIFYING")
+    if member.action == "RECREATING" or (unexpected and repairs(group)):
+        member.action = "RECREATING"
+        member.request, member.instance, member.id = "", "", ""
         attempt(world, member)
         return
     world.members.remove(member)
-    operations.release(world, member.delete_operation)
-    group = world.groups.get(member.group)
-    if group:
-        world.tell("group.member_gone", group)
+    if unexpected and world.knobs.target_size_drops_when_lost:
+        group.target_size = max(0, group.target_size - 1)
+    world.tell("group.member_gone", group)
+
+
+def repairs(group: Group) -> bool:
+    """True where the group makes failed instances anew."""
+    policy = group.body.get("instanceLifecyclePolicy", {})
+    return bool(policy.get("defaultActionOnFailure", "REPAIR") == "REPAIR")
 
 
 def _need(member: Member, body: Json, schedule: Json) -> Need:

@@ -133,7 +133,6 @@ class Member(Record):
     instance: str = ""
     errors: list[Json] = field(default_factory=list)
     template: str = ""
-    delete_operation: str = ""
 
     @property
     def path(self) -> str:
@@ -157,7 +156,6 @@ class Instance(Record):
     stopped: datetime | None = None
     terminates: datetime | None = None
     delete_operation: str = ""
-    revision: int = 0
     maintenance: Json = field(default_factory=dict)
     address: str = ""
     host: str = ""

@@ -75,7 +75,7 @@ def _inherited(pid: int, parents: Mapping[int, int], found: Mapping[int, str]) -
 
 
 def _family(entry: Path) -> tuple[int, int] | None:
-    """The parent's pid and the session; None for what is gone or a zombie (dead, only not yet reaped)."""
+    """The parent's pid and the session; None for what is gone, or dead and not yet reaped."""
     try:
         stat = (entry / "stat").read_text("utf-8", "replace")
     except OSError:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from slurm_flex.emulator.core import group_verbs, groups, members, requests, templates
+from slurm_flex.emulator.core import (
+    group_changes,
+    group_verbs,
+    group_view,
+    groups,
+    members,
+    requests,
+    templates,
+)
 from slurm_flex.emulator.core.lists import Query, page
 from slurm_flex.emulator.core.records import Group
 from slurm_flex.emulator.core.scopes import GLOBAL, region_scope, zone_scope
@@ -73,7 +81,7 @@ def _insert_group(call: Call) -> Json:
 
 @serve_both("GET", _ONE, f"{_ZONAL}.get", f"{_REGIONAL}.get")
 def _get_group(call: Call) -> Json:
-    return groups.body(call.world, call.group, call.wire)
+    return group_view.body(call.world, call.group, call.wire)
 
 
 @serve_both("GET", _MIG, f"{_ZONAL}.list", f"{_REGIONAL}.list")
@@ -84,7 +92,7 @@ def _list_groups(call: Call) -> Json:
         f"compute#{kind}nstanceGroupManagerList",
         call.world.groups.under(f"{call.project}/{scope.path}"),
         _NAME,
-        lambda item: groups.body(call.world, item, call.wire),
+        lambda item: group_view.body(call.world, item, call.wire),
         collection=f"{scope.path}/{_MIG}",
     )
 
@@ -124,6 +132,32 @@ def _create_instances(call: Call) -> Json:
     return call.operation(
         group_verbs.create_instances(call.world, call.group, call.body, call.request_id)
     )
+
+
+@serve_both("POST", _ONE + "/recreateInstances", f"{_ZONAL}.recreateInstances",
+            f"{_REGIONAL}.recreateInstances",
+            schemas=("InstanceGroupManagersRecreateInstancesRequest",
+                     "RegionInstanceGroupManagersRecreateRequest"))  # fmt: skip
+def _recreate_instances(call: Call) -> Json:
+    return call.operation(
+        group_changes.recreate(call.world, call.group, call.body, call.request_id)
+    )
+
+
+@serve_both("POST", _ONE + "/abandonInstances", f"{_ZONAL}.abandonInstances",
+            f"{_REGIONAL}.abandonInstances",
+            schemas=("InstanceGroupManagersAbandonInstancesRequest",
+                     "RegionInstanceGroupManagersAbandonInstancesRequest"))  # fmt: skip
+def _abandon_instances(call: Call) -> Json:
+    return call.operation(group_changes.abandon(call.world, call.group, call.body, call.request_id))
+
+
+@serve_both("POST", _ONE + "/applyUpdatesToInstances", f"{_ZONAL}.applyUpdatesToInstances",
+            f"{_REGIONAL}.applyUpdatesToInstances",
+            schemas=("InstanceGroupManagersApplyUpdatesRequest",
+                     "RegionInstanceGroupManagersApplyUpdatesRequest"))  # fmt: skip
+def _apply_updates(call: Call) -> Json:
+    return call.operation(group_changes.apply_updates(call.world, call.group, call.body))
 
 
 @serve_both("POST", _ONE + "/listManagedInstances", f"{_ZONAL}.listManagedInstances",
@@ -217,5 +251,5 @@ def _aggregated_groups(call: Call) -> Json:
         _MIG,
         by_scope,
         _NAME,
-        lambda item: groups.body(call.world, item, call.wire),
+        lambda item: group_view.body(call.world, item, call.wire),
     )

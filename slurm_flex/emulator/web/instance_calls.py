@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from slurm_flex.emulator.core import instance_view, instances, operations
+from slurm_flex.emulator.core import instance_verbs, instance_view, instances, operations
 from slurm_flex.emulator.core.records import Instance, Operation
 from slurm_flex.emulator.core.scopes import GLOBAL, region_scope, zone_scope
 from slurm_flex.emulator.web.calls import Call, serve
@@ -64,6 +64,57 @@ def _serial_port(call: Call) -> Json:
         "start": str(start),
         "next": str(len(raw)),
     }
+
+
+@serve("POST", "zones/{zone}/instances", "instances.insert", schema="Instance")
+def _insert_instance(call: Call) -> Json:
+    template = call.params.get("sourceInstanceTemplate", "")
+    return call.operation(
+        instance_verbs.insert(
+            call.world, call.project, call.scope, call.body, template, call.request_id
+        )
+    )
+
+
+@serve("DELETE", _ONE, "instances.delete")
+def _delete_instance(call: Call) -> Json:
+    return call.operation(instance_verbs.delete(call.world, _instance(call), call.request_id))
+
+
+@serve("POST", _ONE + "/setLabels", "instances.setLabels", schema="InstancesSetLabelsRequest")
+def _set_labels(call: Call) -> Json:
+    return call.operation(
+        instance_verbs.set_labels(call.world, _instance(call), call.body, call.request_id)
+    )
+
+
+@serve("POST", _ONE + "/setMetadata", "instances.setMetadata", schema="Metadata")
+def _set_metadata(call: Call) -> Json:
+    return call.operation(
+        instance_verbs.set_metadata(call.world, _instance(call), call.body, call.request_id)
+    )
+
+
+@serve("POST", _ONE + "/reportHostAsFaulty", "instances.reportHostAsFaulty",
+       schema="InstancesReportHostAsFaultyRequest")  # fmt: skip
+def _report_faulty(call: Call) -> Json:
+    return call.operation(
+        instance_verbs.report_faulty(call.world, _instance(call), call.body, call.request_id)
+    )
+
+
+@serve("POST", _ONE + "/simulateMaintenanceEvent", "instances.simulateMaintenanceEvent")
+def _simulate_maintenance(call: Call) -> Json:
+    return call.operation(
+        instance_verbs.simulate_maintenance(call.world, _instance(call), call.request_id)
+    )
+
+
+@serve("POST", _ONE + "/performMaintenance", "instances.performMaintenance")
+def _perform_maintenance(call: Call) -> Json:
+    return call.operation(
+        instance_verbs.perform_maintenance(call.world, _instance(call), call.request_id)
+    )
 
 
 def _operation(call: Call) -> Operation:
