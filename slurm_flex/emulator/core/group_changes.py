@@ -26,7 +26,7 @@ def recreate(world: World, group: Group, body: Json, request_id: str = "") -> Op
         operations.fail(world, operation, problem)
         return operation
     for member in chosen.members:
-        renew(world, group, member)
+        renew(world, member)
     return operation
 
 
@@ -72,11 +72,11 @@ def apply_updates(world: World, group: Group, body: Json) -> Operation:
         return operation
     for member in outdated:
         member.template = wanted[0]
-        renew(world, group, member)
+        renew(world, member)
     return operation
 
 
-def renew(world: World, group: Group, member: Member) -> None:
+def renew(world: World, member: Member) -> None:
     """End a member's instance and make a new one in its place."""
     if member.action != "NONE":
         return
@@ -88,7 +88,6 @@ def renew(world: World, group: Group, member: Member) -> None:
     else:
         member.instance, member.id = "", ""
         members.attempt(world, member)
-    world.tell("group.changed", group)
 
 
 def _no_recreation(world: World, group: Group) -> Problem | None:

@@ -173,6 +173,33 @@ class Knobs:
         ("accelerators", "any"),
     )
 
+    # The neighbours: Resource Manager, IAM, Filestore, Lustre, Secret Manager.
+    projects: str = _knob("*", "the projects that exist, as a pattern", "assumed")
+    iam_bindings: dict[str, Any] = _knob(
+        {"roles/editor": ["serviceAccount:{number}@cloudservices.gserviceaccount.com"]},
+        'the project policy: role to members, or to {"members": [], "condition": {}}; {number} is '
+        "the project's number",
+        "documented",
+    )
+    service_account_bindings: dict[str, Any] = _knob(
+        {}, "policies of service accounts: e-mail pattern to role to members", "documented"
+    )
+    policy_readable: bool = _knob(True, "whether getIamPolicy is allowed", "documented")
+    denied_permissions: str = _knob(
+        "",
+        "permissions that testIamPermissions does not return, patterns with commas",
+        "documented",
+    )
+    disabled_apis: str = _knob(
+        "", "APIs that answer 403 SERVICE_DISABLED, patterns with commas", "documented"
+    )
+    filestores: dict[str, Any] = _knob(
+        {"*": {"address": "10.0.0.2", "share": "nfsshare"}},
+        'by name pattern: {"address", "share", "state"}; with "mount_point" it is a Lustre one',
+        "documented",
+    )
+    secrets: dict[str, Any] = _knob({}, "secret name to its text", "documented")
+
     # How things are written.
     timestamp_offset_minutes: int = _knob(-480, "the offset of timestamps from UTC", "read")
     self_link_root: str = _knob(
@@ -192,7 +219,7 @@ def change(knobs: Knobs, values: Mapping[str, object]) -> Knobs:
             )
             continue
         try:
-            read[name] = _read(value, getattr(knobs, name), known[name].metadata["choices"])
+            read[name] = _read(name, value, getattr(knobs, name), known[name].metadata["choices"])
         except FlexError as error:
             errors.append(FlexError(error.what, where=name, fix=error.fix))
     if errors:
@@ -215,7 +242,7 @@ def describe() -> list[Json]:
     return [{"name": f.name, "default": defaults[f.name], **f.metadata} for f in fields(Knobs)]
 
 
-def _read(value: object, present: object, choices: tuple[str, ...]) -> object:
+def _read(name: str, value: object, present: object, choices: tuple[str, ...]) -> object:
     if isinstance(present, timedelta):
         return parse_duration(value)
     if isinstance(present, bool):
@@ -231,6 +258,8 @@ def _read(value: object, present: object, choices: tuple[str, ...]) -> object:
             raise FlexError(f"{value!r} is not a whole number") from None
     if isinstance(present, dict):
         table = value if isinstance(value, Mapping) else {"*": value}
+        if name not in ("capacity", "quotas"):
+            return dict(table)
         return {str(key): _read_rule(rule) for key, rule in table.items()}
     if choices and value not in choices:
         raise FlexError(f"{value!r} is not among the choices", fix=f"one of {', '.join(choices)}")

@@ -16,25 +16,39 @@ Json = dict[str, Any]
 _FIX = "pip install 'slurm-flex[emulator]'"
 
 
-@lru_cache(maxsize=4)
-def document(version: str) -> Json:
-    """The discovery document of compute ``v1`` or ``beta``. Raises FlexError if it isn't there."""
+@lru_cache(maxsize=8)
+def document(version: str, api: str = "compute") -> Json:
+    """The discovery document of an API. Raises FlexError if it isn't there."""
     try:
         folder = resources.files("googleapiclient.discovery_cache.documents")
-        text = folder.joinpath(f"compute.{version}.json").read_text("utf-8")
+        text = folder.joinpath(f"{api}.{version}.json").read_text("utf-8")
     except (ModuleNotFoundError, FileNotFoundError) as error:
         raise FlexError(
-            f"google-api-python-client has no definition of compute {version}: {error}", fix=_FIX
+            f"google-api-python-client has no definition of {api} {version}: {error}", fix=_FIX
         ) from None
     loaded: Json = json.loads(text)
     return loaded
 
 
-def served(version: str, root: str) -> Json:
-    """The discovery document with its root at the emulator (``http://127.0.0.1:PORT``)."""
-    found = dict(document(version))
+@lru_cache(maxsize=4)
+def _methods(version: str) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for resource, item in document(version)["resources"].items():
+        for method, description in item.get("methods", {}).items():
+            found[f"{resource}.{method}"] = description
+    return found
+
+
+def response_schema(version: str, name: str) -> str:
+    """The schema of a method's answer, such as ``Operation`` for ``instances.insert``."""
+    return str(_methods(version)[name]["response"]["$ref"])
+
+
+def served(api: str, version: str, root: str) -> Json:
+    """A discovery document with its root at the emulator (``http://127.0.0.1:PORT``)."""
+    found = dict(document(version, api))
     found["rootUrl"] = f"{root}/"
-    found["baseUrl"] = f"{root}/compute/{version}/"
+    found["baseUrl"] = f"{root}/{found['servicePath']}"
     found.pop("mtlsRootUrl", None)
     found.pop("endpoints", None)
     return found

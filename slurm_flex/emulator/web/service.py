@@ -6,18 +6,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from slurm_flex.emulator.core.cloud import Cloud
-from slurm_flex.emulator.core.errors import ApiError, fault_code
+from slurm_flex.emulator.core.errors import ApiError, fault_code, not_found
 from slurm_flex.emulator.core.wire import Wire
 from slurm_flex.emulator.drivers.base import Driver, RecordDriver
-from slurm_flex.emulator.web import catalog_calls, group_calls, instance_calls
+from slurm_flex.emulator.web import catalog_calls, distortions, group_calls, instance_calls
 from slurm_flex.emulator.web.calls import ENDPOINTS, Call, Endpoint
-from slurm_flex.emulator.web.definitions import read_body
+from slurm_flex.emulator.web.definitions import document, read_body, response_schema
+from slurm_flex.emulator.web.exchange import Answer, Asked, error_answer, json_answer
 from slurm_flex.emulator.web.limits import RateLimits, rate_limit_exceeded
+from slurm_flex.emulator.web.partial import select
 
 Json = dict[str, Any]
 __all__ = ["Answer", "Asked", "Service", "catalog_calls", "group_calls", "instance_calls"]
@@ -27,31 +29,6 @@ BAD_GATEWAY: Final = (
     b"<p><b>502.</b> <ins>That's an error.</ins>\n<p>The server encountered a temporary error and "
     b"could not complete your request.<p>Please try again in 30 seconds.</html>\n"
 )
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request as it came in."""
-
-    verb: str
-    path: str
-    params: dict[str, str]
-    body: bytes = b""
-    root: str = ""
-
-
-@dataclass
-class Answer:
-    """What goes out. ``drop`` breaks the connection instead; ``delay`` comes before it.
-
-    ``again`` is set while an operations.wait isn't over: it looks once more."""
-
-    code: int
-    body: bytes
-    content_type: str = "application/json; charset=UTF-8"
-    drop: bool = False
-    delay: timedelta = field(default_factory=timedelta)
-    again: Callable[[], Answer] | None = None
 
 
 class Service:
@@ -69,6 +46,7 @@ class Service:
         self.driver = driver or RecordDriver()
         self.limits = limits or RateLimits()
         self.calls = 0
+        self.yesterday = distortions.Yesterday()
         self._save = save or (lambda: None)
         self._routes = [(_pattern(endpoint.path), endpoint) for endpoint in ENDPOINTS]
 
@@ -76,6 +54,7 @@ class Service:
         """Move time on, save, then let guests start and end: what is saved is made true after a
         crash as well, by the driver's ``adopt``."""
         self.cloud.tick()
+        self.yesterday.follow(self.cloud.world)
         self._save()
         ended = []
         for effect in self.cloud.world.take_effects():
@@ -96,7 +75,7 @@ class Service:
         try:
             call, endpoint = self._find(asked)
         except ApiError as error:
-            return _error(error)
+            return error_answer(error)
         return self._serve(asked, call, endpoint)
 
     def _serve(self, asked: Asked, call: Call, endpoint: Endpoint) -> Answer:
@@ -113,29 +92,60 @@ class Service:
             call.body = read_body(call.wire.version, endpoint.schema, asked.body) if (
                 endpoint.schema
             ) else {}  # fmt: skip
-            found = endpoint.handler(call)
+            found = self._looked(call, endpoint, where)
+            answer = self._written(call, endpoint, found, where)
         except ApiError as error:
             self.settle()
-            return _error(error)
-        answer = self._written(call, endpoint, found)
+            return error_answer(error)
         self.settle()
         if slow := world.fault("slow_answers", **where):
             answer.delay = slow.duration("delay", timedelta(seconds=5))
         answer.drop = world.fault("reset_after", **where) is not None
         return answer
 
-    def _written(self, call: Call, endpoint: Endpoint, found: Json) -> Answer:
-        answer = Answer(200, json.dumps(found, ensure_ascii=False).encode())
-        if endpoint.name.endswith("Operations.wait") and found["status"] != "DONE":
-            answer.again = lambda: self._look_again(call, endpoint)
+    def _looked(self, call: Call, endpoint: Endpoint, where: dict[str, str]) -> Json:
+        """What the handler finds; for lists perhaps an empty page, or the world of a while ago."""
+        world = self.cloud.world
+        if not endpoint.is_list:
+            return endpoint.handler(call)
+        token = call.params.get("pageToken", "")
+        if token.startswith(distortions.MARK):
+            call.params["pageToken"] = token.removeprefix(distortions.MARK)
+        elif world.fault("empty_pages", **where):
+            return distortions.empty_page(token)
+        if world.fault("stale_lists", **where):
+            call.cloud = Cloud(self.yesterday.world(world), self.cloud.clock)
+        return endpoint.handler(call)
+
+    def _written(
+        self, call: Call, endpoint: Endpoint, found: Json, where: dict[str, str]
+    ) -> Answer:
+        waits = endpoint.name.endswith("Operations.wait") and found["status"] != "DONE"
+        found = json.loads(json.dumps(found)) if self._distorted else found
+        if fault := self.cloud.world.fault("unknown_enum", **where):
+            distortions.unknown_enum(found, fault)
+        if self.cloud.world.fault("unknown_field", **where):
+            distortions.unknown_field(found)
+        if fields := call.params.get("fields"):
+            version = call.wire.version
+            schema = response_schema(version, endpoint.name)
+            found = select(found, fields, document(version)["schemas"], schema)
+        answer = json_answer(found)
+        if waits:
+            answer.again = lambda: self._look_again(call, endpoint, where)
         return answer
 
-    def _look_again(self, call: Call, endpoint: Endpoint) -> Answer:
+    @property
+    def _distorted(self) -> bool:
+        table = self.cloud.world.fault_table
+        return bool(table.under("unknown_enum") or table.under("unknown_field"))
+
+    def _look_again(self, call: Call, endpoint: Endpoint, where: dict[str, str]) -> Answer:
         self.settle()
         try:
-            return self._written(call, endpoint, endpoint.handler(call))
+            return self._written(call, endpoint, endpoint.handler(call), where)
         except ApiError as error:
-            return _error(error)
+            return error_answer(error)
 
     def _strike(self, where: dict[str, str], endpoint: Endpoint) -> None:
         """Let the faults that refuse a call do so."""
@@ -166,6 +176,9 @@ class Service:
         version, path = match.groups()
         knobs = self.cloud.world.knobs
         wire = Wire(knobs.self_link_root or asked.root, version, knobs.timestamp_offset_minutes)
+        project = path.removeprefix("projects/").partition("/")[0]
+        if not fnmatchcase(project, knobs.projects):
+            raise not_found(f"projects/{project}")
         allowed = False
         for pattern, endpoint in self._routes:
             found = pattern.match(path)
@@ -192,7 +205,3 @@ def _places(call: Call, endpoint: Endpoint) -> dict[str, str]:
         "zone": call.path.get("zone", ""),
         "group": call.path.get("instanceGroupManager", ""),
     }
-
-
-def _error(error: ApiError) -> Answer:
-    return Answer(error.code, json.dumps(error.body()).encode())
