@@ -1,31 +1,20 @@
-"""The status file: what the last pass saw and did, for people and programs without any rights.
-
-`nodes`, `queue`, `why` and `status` read it; none of them asks Slurm or Compute Engine. It is
-written whole and renamed, so that a reader sees one pass or another, never half of one.
-"""
+"""What a pass saw, put together for people: the content of the status file."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from slurm_flex.errors import FlexError
 from slurm_flex.memory import Entry
 from slurm_flex.model import CloudError, Job, Memory, Request, Snapshot
 from slurm_flex.recall import Recall
 from slurm_flex.snapshot.times import format_time
 from slurm_flex.snapshot.write import written_names
+from slurm_flex.status_file import FORMAT
 from slurm_flex.world import Member, Phase, World
-
-FILE_NAME: Final = "status.json"
-FORMAT: Final = "slurm-flex-status/1"
 
 
 @dataclass(frozen=True)
@@ -71,37 +60,6 @@ def entry_as_json(entry: Entry) -> dict[str, Any]:
         "pool": entry.pool,
         "text": entry.text,
     }
-
-
-def write(run_dir: Path, status: Mapping[str, Any]) -> None:
-    """Replace the status file, readable by everybody. Raises OSError."""
-    run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-    unfinished = run_dir / f".{FILE_NAME}.{os.getpid()}"
-    try:
-        unfinished.write_text(json.dumps(status, separators=(",", ":")), encoding="utf-8")
-        unfinished.chmod(0o644)
-        unfinished.replace(run_dir / FILE_NAME)
-    except OSError:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise
-
-
-def read(run_dir: Path) -> dict[str, Any]:
-    """The status file. Raises FlexError: there is none, or it isn't one of this release's."""
-    file = run_dir / FILE_NAME
-    fix = "is slurm-flex running? `systemctl status slurm-flex` tells"
-    try:
-        status = json.loads(file.read_bytes())
-    except FileNotFoundError as error:
-        raise FlexError("there is no status yet", where=str(file), fix=fix) from error
-    except OSError as error:
-        raise FlexError(error.strerror or str(error), where=str(file)) from error
-    except ValueError as error:
-        raise FlexError(f"is not JSON: {error}", where=str(file), fix=fix) from error
-    if not isinstance(status, dict) or status.get("format") != FORMAT:
-        raise FlexError(f"is not in the format {FORMAT}", where=str(file), fix=fix)
-    return status
 
 
 def _daemon(health: Health, snapshot: Snapshot) -> dict[str, Any]:

@@ -1,0 +1,266 @@
+"""Actions on Compute Engine: sent side by side, never waited for, safe to send again.
+
+What makes a call unrepeatable (its nonce) is on the disk before the call: after a crash or a lost
+answer the same call is sent with the same requestId, and Google does it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from slurm_flex.actions import (
+    Action,
+    CancelRequest,
+    CreateGroup,
+    CreateInstances,
+    DeleteInstances,
+    DeleteRequest,
+    MakeRequest,
+    PoolAction,
+    ReportHost,
+    SaveConsole,
+)
+from slurm_flex.cluster import Pool
+from slurm_flex.compute.errors import ComputeError, RateLimited, Unreachable
+from slurm_flex.compute.fleet import Fleet, Operation, Outcome, Verdict
+from slurm_flex.compute.gather import gather
+from slurm_flex.memory import MemoryFileError, Pending, Store
+from slurm_flex.model import CloudError, Group, Snapshot
+from slurm_flex.model.memory import Answer
+from slurm_flex.results import Result
+from slurm_flex.text import one_line
+
+LAUNCHES: Final = (MakeRequest, CreateInstances, CreateGroup)
+"""Actions whose failure the next plan judges: it gives the nodes back, and backs off."""
+CONSOLES: Final = "consoles"
+CONSOLES_KEPT: Final = 200
+_MAY_HAVE_WORKED: Final = frozenset(
+    ("unreachable", "timeout", "unreadable", "backendError", "internalError", "rateLimitExceeded")
+)
+"""Codes of calls that may be sent again as they are: nothing is known, or nothing was done."""
+
+Call = Callable[[], tuple[Operation, ...]]
+
+
+def apply_cloud(
+    actions: Sequence[Action], snapshot: Snapshot, fleet: Fleet, store: Store, now: datetime
+) -> list[Result]:
+    """Send these actions, all of one stage. Results come in the order of the actions."""
+    wanted = {at: key for at, action in enumerate(actions) if (key := _nonce_key(action))}
+    try:
+        nonces: Mapping[str, str] = store.nonces(wanted.values(), now) if wanted else {}
+        unsaved = ""
+    except MemoryFileError as error:
+        nonces, unsaved = {}, f"not sent, since it could not be written down: {error}"
+    under_way = {one.operation.pool for one in store.pending() if _makes_group(one.operation)}
+    sender = _Sender(snapshot, fleet, store.path.parent)
+    results: dict[int, Result] = {}
+    calls: dict[int, Call] = {}
+    for at, action in enumerate(actions):
+        pool = snapshot.cluster.pool(action.pool) if isinstance(action, PoolAction) else None
+        if pool is None:
+            results[at] = Result(action, "this pool is no longer in the cluster file")
+        elif at in wanted and unsaved:
+            results[at] = Result(action, unsaved)
+        elif isinstance(action, CreateGroup) and pool.id in under_way:
+            results[at] = Result(action)
+        else:
+            nonce = nonces.get(wanted.get(at, ""), "")
+            calls[at] = partial(sender.send, action, pool, nonce)
+    # Each call has its own deadline; theirs all together is a net under them.
+    within = snapshot.settings.cloud_timeout * (2 + len(calls) // 8)
+    for at, found in gather(calls, within=within).items():
+        results[at] = _result(actions[at], found, snapshot, wanted.get(at), now)
+    return [results[at] for at in range(len(actions))]
+
+
+def judge_outcomes(
+    looked_at: Sequence[Pending], outcomes: Sequence[Outcome], now: datetime
+) -> tuple[list[Pending], list[Answer], list[str]]:
+    """What polling found: operations that are over, answers for the next plan, failures to tell."""
+    over: list[Pending] = []
+    answers: list[Answer] = []
+    failures: list[str] = []
+    for pending, outcome in zip(looked_at, outcomes, strict=True):
+        if not outcome.is_over:
+            continue
+        over.append(pending)
+        if outcome.verdict is Verdict.FAILED:
+            error = outcome.error or CloudError("UNKNOWN", "the operation gave no reason")
+            operation = pending.operation
+            failures.append(f"{operation.kind} in {operation.pool}: {_words(error)}")
+            answer = _answer(operation.kind, operation, pending.nodes, error, now)
+            if answer is not None:
+                answers.append(answer)
+    return over, answers, failures
+
+
+@dataclass(frozen=True)
+class _Sender:
+    """Sends one action's calls; what raises ComputeError wasn't sent, or nobody knows."""
+
+    snapshot: Snapshot
+    fleet: Fleet
+    state_dir: Path
+
+    def send(self, action: Action, pool: Pool, nonce: str) -> tuple[Operation, ...]:
+        group = self.snapshot.cloud.get(pool.id, Group())
+        fleet = self.fleet
+        match action:
+            case MakeRequest(name=name, nodes=nodes, run_duration=duration, why=why):
+                made = fleet.request(pool, name, nodes, duration, nonce=nonce, description=why)
+                return (made,)
+            case CreateInstances(nodes=nodes):
+                return fleet.create_instances(pool, nodes, nonce=nonce)
+            case CancelRequest(name=name):
+                return (fleet.cancel_request(pool, name, nonce=_request_made(group, name)),)
+            case DeleteRequest(name=name):
+                return (fleet.delete_request(pool, name, nonce=_request_made(group, name)),)
+            case DeleteInstances(nodes=nodes):
+                which = _incarnations(group, nodes)
+                return fleet.delete_instances(pool, nodes, nonce=which, group=group)
+            case CreateGroup():
+                return (fleet.ensure_group(pool),)
+            case ReportHost(nodes=nodes, why=why):
+                return tuple(
+                    fleet.report_host(pool, node, reason=why, nonce=_incarnations(group, [node]))
+                    for node in nodes
+                )
+            case SaveConsole(nodes=nodes):
+                for node in nodes:
+                    text = fleet.console(pool, node)
+                    _save_console(self.state_dir, node, self.snapshot.now, text)
+                return ()
+            case _:
+                raise TypeError(f"{action.KIND} is no action on Compute Engine")
+
+
+def _result(
+    action: Action,
+    found: tuple[Operation, ...] | ComputeError,
+    snapshot: Snapshot,
+    nonce_key: str | None,
+    now: datetime,
+) -> Result:
+    nodes = _nodes_of(action, snapshot)
+    keys = (nonce_key,) if nonce_key else ()
+    if isinstance(found, ComputeError):
+        again = isinstance(found, (Unreachable, RateLimited))
+        answer = None if again else _answer(action.KIND, action, nodes, found.error, now)
+        return Result(action, one_line(str(found)), answer, finished_nonces=() if again else keys)
+    failed = [one for one in found if one.verdict is Verdict.FAILED]
+    pending = tuple(
+        Pending(one, one.target if isinstance(action, CreateInstances) else nodes, now, nonce_key)
+        for one in found
+        if one.verdict is Verdict.PENDING and one.name
+    )
+    if not failed:
+        return Result(action, pending=pending, finished_nonces=() if pending else keys)
+    error = failed[0].error or CloudError("UNKNOWN", "the call failed without a reason")
+    if error.code in _MAY_HAVE_WORKED:
+        return Result(action, _words(error), pending=pending)
+    hit = tuple(node for one in failed for node in one.target)
+    answer = _answer(action.KIND, action, hit, error, now)
+    return Result(action, _words(error), answer, pending, () if pending else keys)
+
+
+def _answer(
+    kind: str,
+    what: Action | Operation,
+    nodes: tuple[str, ...],
+    error: CloudError,
+    now: datetime,
+) -> Answer | None:
+    """What the next plan must judge: a launch that came to nothing, for these nodes."""
+    if kind not in {launch.KIND for launch in LAUNCHES} or not nodes:
+        return None
+    request = None
+    if isinstance(what, MakeRequest):
+        request = what.name
+    elif isinstance(what, Operation) and kind == MakeRequest.KIND:
+        request = what.target[0]
+    pool = what.pool if isinstance(what, (PoolAction, Operation)) else ""
+    return Answer(pool, request, nodes, error.code, one_line(error.message, 1000), now)
+
+
+def _nodes_of(action: Action, snapshot: Snapshot) -> tuple[str, ...]:
+    """The nodes that an action is for; for a group, those that wait for its first VM."""
+    if isinstance(action, CreateGroup):
+        return tuple(
+            node.name
+            for node in snapshot.slurm.nodes
+            if (node.is_powering_up or node.is_about_to_power_up)
+            and (place := snapshot.cluster.locate(node.name)) is not None
+            and place.pool_id == action.pool
+        )
+    nodes: tuple[str, ...] = getattr(action, "nodes", ())
+    return nodes
+
+
+# --- what makes a call unrepeatable
+
+
+def _nonce_key(action: Action) -> str | None:
+    """Where the nonce of a creation is kept. Deletions need none: instance ids make them unique."""
+    if isinstance(action, MakeRequest):
+        return f"{action.pool}/{action.name}"
+    if isinstance(action, CreateInstances):
+        names = hashlib.sha256("\0".join(sorted(action.nodes)).encode()).hexdigest()
+        return f"{action.pool}/{names}"
+    return None
+
+
+def _incarnations(group: Group, nodes: Iterable[str]) -> str:
+    """Names with instance ids: another VM of the same name is another deletion.
+
+    A place in the queue has no id; there its request makes the difference.
+    """
+    ids: dict[str, list[str]] = {}
+    for instance in group.instances:
+        ids.setdefault(instance.name, []).append(instance.id or "")
+    for request in group.requests:
+        if request.is_live:
+            for name in request.nodes:
+                ids.setdefault(name, []).append(request.name)
+    return ";".join(f"{node}={','.join(sorted(ids.get(node, [])))}" for node in sorted(nodes))
+
+
+def _request_made(group: Group, name: str) -> str:
+    """When the request of that name was made: a later one of the same name is another."""
+    made = (one.created for one in group.requests if one.name == name)
+    return next((moment.isoformat() for moment in made if moment is not None), "")
+
+
+def _makes_group(operation: Operation) -> bool:
+    return operation.kind == CreateGroup.KIND
+
+
+# --- consoles
+
+
+def _save_console(state_dir: Path, node: str, now: datetime, text: str) -> None:
+    """Keep what a VM said before it is deleted: state_dir/consoles/NODE-TIME.log, 0600.
+
+    A disk that is full must not keep the VM alive: what can't be saved is let go.
+    """
+    folder = state_dir / CONSOLES
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = folder / f"{node}-{now:%Y%m%dT%H%M%SZ}.log"
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as out:
+            out.write(text)
+        for old in sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)[:-CONSOLES_KEPT]:
+            old.unlink()
+
+
+def _words(error: CloudError) -> str:
+    return one_line(f"{error.code}: {error.message}" if error.code else error.message)
