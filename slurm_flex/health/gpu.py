@@ -59,8 +59,8 @@ def parse_query(text: str) -> tuple[list[Gpu], list[str]]:
     return gpus, lost
 
 
-def _query(node: Node, options: Options) -> Optional[tuple[str, ...]]:  # noqa: ARG001
-    tool = node.tool("nvidia-smi")
+def _query(node: Node, options: Options) -> Optional[tuple[str, ...]]:
+    tool = node.tool("nvidia-smi") if options.get("expect") or node.expected_gpus() else None
     return (tool, f"--query-gpu={_COLUMNS}", "--format=csv,noheader,nounits") if tool else None
 
 
@@ -105,22 +105,19 @@ def _judge_tool(sight: Sight, options: Options) -> Judged:
 
 def _judge_count(sight: Sight, options: Options) -> Finding:
     no_answer = _no_answer(sight)
-    if no_answer or sight.output is None:
-        return no_answer or unknown("nvidia-smi is missing")
-    expected = options["expect"] or sight.node.expected_gpus()
+    expected = options["expect"] or sight.node.expected_gpus() or 0
     output = sight.output
+    if no_answer or output is None:
+        return no_answer or unknown("nvidia-smi is missing")
     gpus, lost = parse_query(output.stdout + "\n" + output.stderr)
     if not gpus and not lost and not _says_there_are_none(output):
         return unknown(f"nvidia-smi: {_said(output)}")
     lost += [f"{gpu.bus_id} ({gpu.broken()})" for gpu in gpus if gpu.broken()]
     well = sum(1 for gpu in gpus if not gpu.broken())
-    count = str(well) if expected is None else f"{well} of {expected}"
     if lost:
-        return bad(f"{count} GPUs answer, but not {', '.join(lost)}")
-    if expected is not None and well < expected:
-        return bad(f"{count} GPUs answer")
-    if expected is None:
-        return unknown(f"{well} GPUs answer, and nothing says how many should")
+        return bad(f"{well} of {expected} GPUs answer, but not {', '.join(lost)}")
+    if well < expected:
+        return bad(f"{well} of {expected} GPUs answer")
     if well > expected:
         return ok(f"{well} GPUs answer", f"{well} GPUs answer, only {expected} are expected")
     return ok(f"{well} of {expected} GPUs answer")
@@ -172,7 +169,7 @@ def parse_row_remapper(text: str) -> dict[str, dict[str, str]]:
 
 
 def _remap_query(node: Node, options: Options) -> Optional[tuple[str, ...]]:  # noqa: ARG001
-    tool = node.tool("nvidia-smi")
+    tool = node.tool("nvidia-smi") if node.expected_gpus() else None
     return (tool, "-q", "-d", "ROW_REMAPPER") if tool else None
 
 

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Optional
 
@@ -124,6 +125,7 @@ def _is_program(path: str) -> bool:
     return stat.S_ISREG(mode) and os.access(path, os.X_OK)
 
 
+@lru_cache(maxsize=8)  # several checks ask, and the bus stays what it is during a look
 def pci_gpus(root: Path) -> int:
     """NVIDIA display and 3D controllers on the PCI bus.
 

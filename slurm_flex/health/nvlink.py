@@ -52,8 +52,8 @@ def parse_nvlink(text: str) -> dict[int, Links]:
 
 
 def _probe(node: Node, options: Options) -> Optional[tuple[str, ...]]:  # noqa: ARG001
-    tool = node.tool("nvidia-smi")
-    return (tool, "nvlink", "-s") if tool and node.expected_gpus() != 1 else None
+    tool = node.tool("nvidia-smi") if (node.expected_gpus() or 0) > 1 else None
+    return (tool, "nvlink", "-s") if tool else None
 
 
 def _expected(node: Node, options: Options) -> Optional[int]:

@@ -113,7 +113,7 @@ def _notes(xids: list[Xid], application: tuple[int, ...]) -> list[str]:
 
 
 def _probe(node: Node, options: Options) -> Optional[tuple[str, ...]]:  # noqa: ARG001
-    if kernel_log.kmsg_is_readable(node) or node.expected_gpus() is None:
+    if kernel_log.kmsg_is_readable(node) or not node.expected_gpus():
         return None
     return kernel_log.reader(node)
 
