@@ -251,7 +251,9 @@ def _hear_answers(world: World, pool: Pool) -> Iterator[Action]:
         key = f"{answer.request or '+'.join(answer.nodes)}@{answer.at.isoformat()}"
         if classify(error) is Failure.ACTIVE_REQUESTS:
             note_failure(world, pool, key, None, error)
-            world.settle(waiting)  # it stands in line: nothing was wrong with the job
+            for name in answer.nodes:  # it was no launch: it stands in line
+                world.recall.asked[name] = world.recall.asked.get(name, ())[:-1]
+            world.settle(waiting)
         elif waiting:
             yield from _give_back(world, pool, waiting, key, error)
 

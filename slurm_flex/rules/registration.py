@@ -29,8 +29,11 @@ def plan(world: World) -> Iterator[Action]:
 
 
 def _has_failed_to_boot(world: World, member: Member) -> bool:
+    if any(job.is_running for job in member.jobs):
+        return False  # a restarted slurmctld shows mix~ for a node whose job runs on
+    is_rising = member.node is not None and member.node.is_powering_up
     if member.phase is Phase.BOOTING:
-        return _is_overdue(world, member)
+        return is_rising and _is_overdue(world, member)
     if member.phase in (Phase.ASKED, Phase.QUEUED):
         return _has_died_young(world, member)
     return _gave_up_resuming(world, member)
