@@ -172,6 +172,8 @@ class World:
         }
         self._pool_order = {pool.id: place for place, pool in enumerate(self.pools)}
         self._settled: set[str] = set()
+        self.said: set[int] = set()
+        """jobs that had their last words in this pass: nothing is added to those"""
         self.put_down: set[str] = set()
         """nodes whose VM has ended and that `ended` powers down in this very pass"""
 

@@ -203,8 +203,10 @@ class Node:
         """
         if not (self.is_down or self.is_drained):
             return False
-        if self.has_own_reason or self.has_slurm_reason or self.timed_out_resuming:
+        if self.has_own_reason or self.has_slurm_reason:
             return False
+        if self.timed_out_resuming and not self.is_drained:
+            return False  # Slurm appended its text to what was left of an older reason
         return not (self.is_registration_invalid and not self.reason)
 
     @property

@@ -79,7 +79,7 @@ def _known_end(world: World, member: Member) -> datetime | None:
 def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     held = [member for member in members if member.phase is Phase.HELD]
     ours = [member for member in members if member.phase is not Phase.HELD]
-    yield from _down_keeping_reason(held)
+    yield from down_keeping_reason(held)
     if not ours:
         world.settle(held)
         return
@@ -96,7 +96,7 @@ def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     world.settle(members)
 
 
-def _down_keeping_reason(held: list[Member]) -> Iterator[Action]:
+def down_keeping_reason(held: list[Member]) -> Iterator[Action]:
     """Somebody else's drain stays theirs: Slurm would clear it on the way down."""
     for member in held:
         reason = (member.node.reason if member.node else None) or "drained"
@@ -119,6 +119,7 @@ def _remember(world: World, members: list[Member]) -> Iterator[Action]:
                 at=world.now,
             )
             world.recall.expiries[str(job.id)] = world.recall.expiries.get(str(job.id), 0) + 1
+        world.said.add(job.id)
         if may_comment(job, world):
             when = f"{world.now:%m-%d %H:%M} UTC"
             again = "restarts on a new VM" if job.is_requeueable else "Slurm can't requeue it"
@@ -160,7 +161,7 @@ def _lose(world: World, pool: Pool, members: list[Member]) -> Iterator[Action]:
     world.settle(members)
     if not believed:
         return
-    yield from _down_keeping_reason([m for m in believed if m.phase is Phase.HELD])
+    yield from down_keeping_reason([m for m in believed if m.phase is Phase.HELD])
     ours = [member for member in believed if member.phase is not Phase.HELD]
     if not ours:
         return

@@ -25,6 +25,8 @@ def plan(world: World) -> Iterator[Action]:
     if not world.settings.comments:
         return
     for job in world.jobs:
+        if job.id in world.said or _is_out_of_sight(world, job):
+            continue
         text = _job_story(world, job)
         if text is not None and may_comment(job, world) and text != job.admin_comment:
             yield JobComment(job=job.id, text=text, why="its story changed")
@@ -52,6 +54,12 @@ def _unknown_words(world: World) -> Iterator[Action]:
 
 def _is_ours_or_empty(comment: str | None) -> bool:
     return not comment or comment.startswith(OWN_COMMENT.strip())
+
+
+def _is_out_of_sight(world: World, job: Job) -> bool:
+    """A pool that couldn't be read has no story in this pass."""
+    places = (world.cluster.locate(name) for name in job.nodes)
+    return any(place is not None and place.pool_id in world.hidden_pools for place in places)
 
 
 def _job_story(world: World, job: Job) -> str | None:
@@ -96,11 +104,11 @@ def _node_story(world: World, member: Member) -> str | None:
 
 
 def _waiting_story(world: World, waiting: list[Member]) -> str | None:
-    requests = {m.request.name: m.request for m in waiting if m.request is not None}
-    if requests:
-        return _queue_story(world, requests[min(requests)])
-    pool = waiting[0].pool
     since = min(world.recall.see(f"power-up/{m.pool.id}/{m.name}").first for m in waiting)
+    requests = [m.request for m in waiting if m.request is not None]
+    if requests:
+        return _queue_story(world, requests[0], since)
+    pool = waiting[0].pool
     if pool.id in world.paused:
         return f"{OWN_COMMENT}waiting: pool {pool.id} is paused"
     breaker = world.recall.breakers.get(pool.id)
@@ -119,15 +127,15 @@ def _waiting_story(world: World, waiting: list[Member]) -> str | None:
     return f"{OWN_COMMENT}in line for a request since {_clock(since)}"
 
 
-def _queue_story(world: World, request: Request) -> str | None:
-    since = request.created or world.now
+def _queue_story(world: World, request: Request, since: datetime) -> str | None:
+    """Since the wait began, not since the last try of it."""
+    began = min(since, request.created or since)
     answer = request.last_attempt
-    if answer is None and world.now - since < QUIET_FOR:
+    if answer is None and world.now - began < QUIET_FOR:
         return None
     state = request.state.lower()
-    head = (
-        f"{OWN_COMMENT}waiting for capacity since {_clock(since)}, request {request.name} {state}"
-    )
+    asked = f"request {request.name} {state}" if request.name else "instances asked for"
+    head = f"{OWN_COMMENT}waiting for capacity since {_clock(began)}, {asked}"
     if answer is None:
         return one_line(head)
     return one_line(f"{head}; last answer: {describe(classify(answer), answer)}")

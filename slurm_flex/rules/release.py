@@ -22,7 +22,7 @@ from slurm_flex.actions import (
 )
 from slurm_flex.model import OWN_COMMENT, RELEASE_REASON, Job
 from slurm_flex.model.memory import Delay
-from slurm_flex.rules.ended import may_comment
+from slurm_flex.rules.ended import down_keeping_reason, may_comment
 from slurm_flex.text import one_line
 from slurm_flex.world import Member, Phase, World
 
@@ -30,6 +30,10 @@ from slurm_flex.world import Member, Phase, World
 def release_nodes(world: World, members: Iterable[Member], why: str) -> Iterator[Action]:
     """Give back members that power up; `why` becomes part of the nodes' reason."""
     waiting = [m for m in members if m.node is not None and not world.is_settled(m)]
+    world.settle(waiting)
+    foreign = [m for m in waiting if m.node is not None and m.node.is_held]
+    yield from down_keeping_reason(foreign)
+    waiting = [m for m in waiting if m not in foreign]
     held = tuple(m.name for m in waiting if m.is_allocated)
     idle = [m for m in waiting if not m.is_allocated]
     reason = one_line(f"slurm-flex: {why}")
@@ -42,7 +46,6 @@ def release_nodes(world: World, members: Iterable[Member], why: str) -> Iterator
     fresh = tuple(m.name for m in idle if m.node is not None and not m.node.is_drained)
     if fresh:
         yield NodeDrain(nodes=fresh, reason=one_line(f"{RELEASE_REASON} {why}"), why=why)
-    world.settle(waiting)
 
 
 def release_job(world: World, group: int, why: str) -> Iterator[Action]:
@@ -69,6 +72,7 @@ def say_goodbye(world: World, jobs: Iterable[Job], why: str) -> Iterator[Action]
     """Slurm ends what it can't requeue: tell it before its node goes down."""
     for job in jobs:
         if not job.is_requeueable and (job.is_configuring or job.is_running):
+            world.said.add(job.id)
             text = one_line(f"{OWN_COMMENT}{why}; Slurm can't requeue this job and ends it")
             yield JobNotify(job=job.id, text=text, why="an interactive job can't be requeued")
             if may_comment(job, world):

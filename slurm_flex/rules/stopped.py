@@ -23,7 +23,10 @@ def plan(world: World) -> Iterator[Action]:
         idle = [
             m
             for m in world.undecided(Phase.ASKED, Phase.QUEUED, Phase.BOOTING, Phase.UP, Phase.SICK)
-            if m.pool.id == pool.id and _is_stopped(world, m, stopped) and not _is_running(m)
+            if m.pool.id == pool.id
+            and _is_stopped(world, m, stopped)
+            and not _is_running(m)
+            and not (m.node is not None and m.node.is_held)
         ]
         if not idle:
             continue
