@@ -24,8 +24,9 @@ Json = dict[str, Any]
 class Emulator:
     """``with Emulator(knobs={"capacity": "never"}) as emulator:`` and use ``emulator.url``.
 
-    ``arguments`` are further ones of ``python -m slurm_flex.emulator``. The child listens on a
-    free port of loopback; after ``kill`` or ``stop``, ``start`` brings it back on the same port.
+    ``arguments`` are further ones of ``python -m slurm_flex.emulator``; ``prefix`` is a command
+    that execs it (nsenter, nice). The child listens on a free port of loopback; after ``kill`` or
+    ``stop``, ``start`` brings it back on the same port.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Emulator:
         seed: int | None = None,
         port: int = 0,
         arguments: Sequence[str] = (),
+        prefix: Sequence[str] = (),
         log: Path | str | None = None,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="slurm-flex-emulator-")
@@ -58,6 +60,7 @@ class Emulator:
         for knob, setting in (knobs or {}).items():
             argv += ["--knob", f"{knob}={json.dumps(setting)}"]
         self._argv = argv
+        self._prefix = list(prefix)
         self.knobs = Knobs(self)
         self.faults = Faults(self)
 
@@ -83,7 +86,7 @@ class Emulator:
         """Start the child and wait until it answers. Raises FlexError with its log."""
         port_file = Path(self._folder.name, "port")
         port_file.unlink(missing_ok=True)
-        argv = [sys.executable, "-m", "slurm_flex.emulator", *self._argv,
+        argv = [*self._prefix, sys.executable, "-m", "slurm_flex.emulator", *self._argv,
                 "--port", str(self.port), "--port-file", str(port_file)]  # fmt: skip
         with self._log_path.open("ab") as log:
             self._child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
