@@ -215,6 +215,8 @@ class Health(_Section):
     report_faulty_hosts: StrictBool = False
     """Report the host of a broken GPU to Google before the VM is deleted. Google takes no
     reports for Flex-start VMs unless your account team arranged it."""
+    health_checks: StrictBool = True
+    """Render Prolog, Epilog and HealthCheckProgram, and put the checks on every node."""
     health_opt_out: StrictBool = True
     """Let a job skip the checks with --extra=healthchecks_prolog=off."""
 
@@ -240,6 +242,9 @@ class Rendering(_Section):
     node_overrides: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
     """Keys of a pool's NodeName line as slurmd -C prints them on a real node, by pool:
     { a3u = { RealMemory = "2900000" } }."""
+    gpu_files: Literal["device", "nvml", "none"] = "device"
+    """How a node finds its GPUs (gres.conf): /dev/nvidia0 and so on, slurmd's own NVML library, or
+    not at all (GPUs are counted and not isolated)."""
     conf_server: Host = ""
     """HOST or HOST:PORT of slurmctld as the nodes reach it. Empty: the controller's host name."""
     auth_type: Literal["munge", "slurm"] = "munge"
