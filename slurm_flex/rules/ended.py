@@ -112,7 +112,7 @@ def _remember(world: World, members: list[Member]) -> Iterator[Action]:
     cut: dict[int, Job] = {job.id: job for member in members for job in member.jobs}
     for job in sorted(cut.values(), key=lambda job: job.id):
         if job.is_requeueable and not job.is_completing:
-            gone = {m.name: m.instance.id if m.instance else None for m in members}
+            gone = {m.name: _last_id(world, m) for m in members}
             world.recall.restarts[str(job.id)] = Restart(
                 nodes=job.nodes,
                 instances={name: gone[name] for name in job.nodes if name in gone},
@@ -129,6 +129,11 @@ def _remember(world: World, members: list[Member]) -> Iterator[Action]:
                 last_words=True,
                 why="the job should know what cut it",
             )
+
+
+def _last_id(world: World, member: Member) -> str | None:
+    known = world.recall.instances.get(member.name)
+    return member.instance.id if member.instance else (known.id if known else None)
 
 
 def may_comment(job: Job, world: World) -> bool:
@@ -240,7 +245,9 @@ def _is_all_gone(world: World, restart: Restart) -> bool:
         if member.node is None or member.node.is_believed_up:
             return False
         instance = member.instance
-        if instance is not None and not instance.is_dead and instance.id == old_id:
+        if instance is None or instance.is_dead:
+            continue
+        if instance.is_dying or member.phase is Phase.OFF or instance.id == old_id:
             return False
     return True
 
