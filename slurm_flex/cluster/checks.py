@@ -122,7 +122,7 @@ def _check_partitions(cluster: Cluster, reader: Reader) -> None:
         path = f"{slurm}.partitions[{at}]"
         if part.id and part.id in seen:
             reader.complain(f"{path}.id", f'the partition "{part.id}" is there twice')
-        if part.id.upper() in ("DEFAULT", "ALL"):
+        if part.id.upper() == "DEFAULT":
             reader.complain(f"{path}.id", f'"{part.id}" means something else to Slurm')
         seen.add(part.id)
         if not part.node_pool_ids and not reader.lenient:

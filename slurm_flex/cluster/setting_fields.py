@@ -226,7 +226,7 @@ class Rendering(_Section):
 
     resume_timeout: Interval = timedelta(hours=6)
     """ResumeTimeout: a watchdog on slurm-flex, which re-arms it while a request queues. At most
-    65535s before Slurm 25.05."""
+    65535s."""
     suspend_timeout: Interval = timedelta(seconds=60)
     """SuspendTimeout: how long a node that goes down is unusable. Less than Slurm's 120 s wait
     after a node failure, or the job takes other nodes."""

@@ -37,7 +37,7 @@ def static_nodes(cluster: Cluster) -> tuple[str, ...]:
 
 
 def power_settings(cluster: Cluster, settings: Settings, release: Release) -> Iterator[Setting]:
-    """Power saving. Raises FlexError for a timeout that is fatal to the release."""
+    """Power saving. Raises FlexError for a timeout that is fatal to Slurm."""
     scripts = f"{settings.install_dir}/scripts"
     yield Setting(
         "ResumeProgram",
@@ -55,8 +55,8 @@ def power_settings(cluster: Cluster, settings: Settings, release: Release) -> It
         "A node that missed ResumeTimeout: whatever came of it is given back.",
     )
     timeout = int(settings.resume_timeout.total_seconds())
-    if timeout > LONGEST_TIMEOUT and release < Release(25, 5):
-        what = f"resume_timeout is {timeout}s, which is fatal to Slurm {release}"
+    if timeout > LONGEST_TIMEOUT:
+        what = f"resume_timeout is {timeout}s, which is fatal to slurmctld and to every command"
         raise FlexError(what, where="slurm-flex.toml", fix=f"at most {LONGEST_TIMEOUT}s")
     yield Setting(
         "ResumeTimeout",

@@ -21,7 +21,6 @@ STATES: Final = frozenset(
 """States a NodeName line may have (man slurm.conf); a + joins two."""
 _PARTITION_STATES: Final = frozenset(["UP", "DOWN", "DRAIN", "INACTIVE"])
 _SCOPES: Final[dict[str, Scope]] = {"nodename": "node", "partitionname": "partition"}
-_BEFORE_LONG_TIMEOUTS: Final = Release(25, 5)
 LONGEST_TIMEOUT: Final = 65535
 _NUMBER: Final = re.compile(r"-?\d+")
 _TIME: Final = re.compile(r"-?\d+(-\d+)?(:\d+){0,2}")
@@ -75,17 +74,15 @@ def _key_fault(scope: Scope, key: str, where: str, release: Release) -> Iterator
         yield FlexError(f"{key} is no parameter of Slurm", where=where, fix=fix)
 
 
-def _timeout(key: str, value: str, line: ConfLine, release: Release) -> Iterator[FlexError]:
-    """ResumeTimeout and SuspendTimeout: at most 65535 before 25.05, on global lines."""
+def _timeout(key: str, value: str, line: ConfLine, _: Release) -> Iterator[FlexError]:
+    """ResumeTimeout and SuspendTimeout: at most 65535 or INFINITE (R 22.05, 24.11, 26.05)."""
     if value.upper() in _NO_LIMIT:
         return
     if not _NUMBER.fullmatch(value):
         yield FlexError(f'{key}: "{value}" is not a number of seconds', where=line.where)
-    elif int(value) > LONGEST_TIMEOUT and release < _BEFORE_LONG_TIMEOUTS:
-        what = f"{key}={value} is fatal to Slurm {release} and to each of its commands"
-        yield FlexError(what, where=line.where, fix=f"at most {LONGEST_TIMEOUT}")
     elif int(value) > LONGEST_TIMEOUT:
-        yield FlexError(f"{key}={value} is too large", where=line.where, fix="INFINITE")
+        what = f"{key}={value} is fatal to slurmctld and to every command"
+        yield FlexError(what, where=line.where, fix=f"at most {LONGEST_TIMEOUT}")
 
 
 def _time(key: str, value: str, line: ConfLine, _: Release) -> Iterator[FlexError]:

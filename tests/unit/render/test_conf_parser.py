@@ -104,10 +104,10 @@ def test_a_key_that_only_another_release_knows_is_named_so() -> None:
     assert faults(text, "23.02") == []
 
 
-def test_a_long_resume_timeout_is_fatal_before_25_05_only() -> None:
-    text = BEFORE + "ResumeTimeout=INFINITE\n"
-    assert faults(text, "24.11") == faults(text, "25.05") == []
-    assert "is fatal to Slurm 24.11" in faults(BEFORE + "ResumeTimeout=70000\n", "24.11")[0]
+@pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
+def test_a_long_resume_timeout_is_fatal_but_an_infinite_one_is_not(release: str) -> None:
+    assert faults(BEFORE + "ResumeTimeout=INFINITE\n", release) == []
+    assert "at most 65535" in faults(BEFORE + "ResumeTimeout=70000\n", release)[0]
 
 
 def test_circles_of_includes_end() -> None:
