@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tests.sim.parts import Lost, SimJob, SimNode, SimReservation
 from tests.sim.slurm import PENALTY, SimSlurm
@@ -37,14 +37,16 @@ class Commands:
         reason: str,
         now: float,
         *,
-        cause: Lost = "failure",
+        causes: Mapping[str, Lost] | None = None,
         user: str = "slurm",
     ) -> None:
-        for node in self._nodes(names):
+        nodes = list(self._nodes(names))
+        for node in nodes:
             node.down = True
+        for node in nodes:
             self._reason(node, reason, now, user)
             self._note(f"{node.name} state=down reason={reason!r}")
-            self.slurm.fail_jobs(node, now, cause)
+            self.slurm.fail_jobs(node, now, (causes or {}).get(node.name, "failure"))
 
     def power_down(
         self, names: Iterable[str], how: str, reason: str | None, now: float, user: str = "slurm"

@@ -43,8 +43,6 @@ class Knobs:
     refusing: Callable[[float], tuple[str, str] | None] = lambda now: None
     """an error that the insert itself answers"""
     boots: Callable[[str, float], bool] = lambda name, now: True
-    partial: bool = False
-    """the listing is incomplete"""
 
 
 class SimCompute:
@@ -55,6 +53,8 @@ class SimCompute:
         self.groups = {pool.id: True for pool in pools}
         self.vms: dict[str, SimVm] = {}
         self.requests: dict[tuple[str, str], SimRequest] = {}
+        self.places: dict[str, str] = {}
+        """createInstances without capacity: name -> pool; the group tries again by itself"""
         self.ghosts: list[tuple[float, Instance, str]] = []
         self.made = 0
 
@@ -65,6 +65,10 @@ class SimCompute:
             self._advance(request, now)
         for vm in list(self.vms.values()):
             self._live(vm, now)
+        for name, pool in list(self.places.items()):
+            if name not in self.vms and self._room(pool, now):
+                del self.places[name]
+                self._make(name, pool, None, now, None)
         for key, request in list(self.requests.items()):
             if request.ended is not None and now - request.ended > 14 * 86400:
                 del self.requests[key]
@@ -206,9 +210,17 @@ class SimCompute:
         if refusal is not None:
             raise Refused(*refusal)
         for name in nodes:
-            room = sum(vm.pool == pool for vm in self.vms.values()) < self.knobs[pool].capacity(now)
-            if name not in self.vms and room:
+            if name in self.vms or name in self.places:
+                continue
+            if self._room(pool, now):
                 self._make(name, pool, None, now, None)
+            else:
+                self.places[name] = pool
+                self.journal.note(f"instance {name} waits for capacity")
+
+    def _room(self, pool: str, now: float) -> bool:
+        taken = sum(vm.pool == pool and not vm.dead for vm in self.vms.values())
+        return taken < self.knobs[pool].capacity(now)
 
     def cancel(self, pool: str, name: str, now: float) -> None:
         request = self.requests.get((pool, name))
@@ -232,6 +244,8 @@ class SimCompute:
     def delete(self, pool: str, nodes: tuple[str, ...], now: float) -> None:
         """deleteInstances with skipInstancesOnValidationError: what can't be deleted is skipped."""
         for name in nodes:
+            if self.places.pop(name, None):
+                self.journal.note(f"instance {name} waits no longer")
             vm = self.vms.get(name)
             if vm is None or vm.pool != pool or vm.action == "DELETING":
                 continue
@@ -242,7 +256,8 @@ class SimCompute:
 
     # --- the lists
 
-    def group(self, pool: str, now: float) -> Group:
+    def group(self, pool: str, now: float, partial: bool = False) -> Group:
+        """What the lists say; `partial`: a page is missing, and they say so."""
         lag = self.knobs[pool].list_lag
         requests = [each for each in self.requests.values() if each.pool == pool]
         listed = [vm for vm in self.vms.values() if vm.pool == pool and now - vm.created >= lag]
@@ -256,7 +271,11 @@ class SimCompute:
             for name in each.nodes
             if name not in self.vms
         ]
-        partial = self.knobs[pool].partial
+        instances += [
+            Instance(name=name, action="CREATING", error=CloudError(*STOCKOUT))
+            for name, where in self.places.items()
+            if where == pool and name not in self.vms
+        ]
         return Group(
             complete=not partial,
             exists=self.groups[pool],

@@ -94,7 +94,7 @@ class Hands:
                 continue
             if any(self.slurm.jobs[one].state == "RUNNING" for one in node.jobs):
                 self.ledger.accuse(now, f"the VM {name} is deleted under a running job")
-            if node.is_held():
+            if node.is_held() and node.wanted:
                 self.ledger.accuse(now, f"the VM of {name} is deleted, which somebody holds")
         self.compute.delete(action.pool, action.nodes, now)
 
@@ -162,11 +162,11 @@ class Hands:
             forced = isinstance(action, act.NodeDown) or action.how == "force"
             if forced and not self._may_cut(name, now):
                 self.ledger.accuse(now, f"{action.KIND} cuts a running job on {name}: {action.why}")
-            cause = self._cause(name, now)
-            if isinstance(action, act.NodeDown):
-                self.commands.down((name,), action.reason, now, cause=cause)
-            else:
-                self.commands.power_down((name,), action.how, action.reason, now)
+        if isinstance(action, act.NodeDown):
+            causes = {name: self._cause(name, now) for name in action.nodes}
+            self.commands.down(action.nodes, action.reason, now, causes=causes)
+        else:
+            self.commands.power_down(action.nodes, action.how, action.reason, now)
 
     def _may_cut(self, name: str, now: float) -> bool:
         """A running job may lose its node only when the VM is gone, ended or silent."""
@@ -216,10 +216,11 @@ class Hands:
             for vm in self.compute.vms.values():
                 if vm.id in job.lost_vms and not vm.dead:
                     self.ledger.accuse(now, f"job {job.id} restarts while its old VM is there")
-            going = [name for name in job.lost_nodes if self.slurm.nodes[name].power != "off"]
-            going = [name for name in going if self.slurm.nodes[name].power == "powering_down"]
-            if going:
-                self.ledger.accuse(now, f"job {job.id} restarts while {going} are powering down")
+            leaving = [
+                name for name in job.lost_nodes if self.slurm.nodes[name].power == "powering_down"
+            ]
+            if leaving and job.lost_vms:
+                self.ledger.accuse(now, f"job {job.id} restarts while {leaving} are powering down")
         self.commands.start(job.id, after, now)
 
     def _reserve(self, action: act.Reserve | act.Unreserve, now: float) -> None:

@@ -21,8 +21,8 @@ class Bounds:
     """some VMs of a job run and are billed while the others queue: partial_wait and a little"""
     static_away: float = 1500.0
     """a static node that nobody holds isn't up although there is capacity"""
-    unexplained: float = 300.0
-    """a job waits for us without a comment that says so"""
+    unexplained: float = 1200.0
+    """a job waits for us, longer than for a boot, without a comment that says so"""
     down: float = 2400.0
     """a node that nobody else holds is DOWN or drained"""
     excess: int = 40
@@ -72,6 +72,11 @@ class Ledger:
             if recent > self.bounds.requests_per_node_hour:
                 self.accuse(now, f"{recent} requests for {name} within an hour", f"asks/{name}")
 
+    def forgive(self) -> None:
+        """Memory is lost, and with it the counts (DESIGN): counted anew from here."""
+        self.asked.clear()
+        self.done.clear()
+
     # --- as time goes by
 
     def watch(self, slurm: SimSlurm, compute: SimCompute, now: float, step: float) -> None:
@@ -100,7 +105,7 @@ class Ledger:
     def _wanted(self, slurm: SimSlurm, node: SimNode | None, vm: SimVm, now: float) -> bool:
         if node is None:
             return False
-        if node.is_held() or (node.static and not node.down):
+        if (node.is_held() and node.wanted) or (node.static and not node.down):
             return True
         if node.down and (node.reason or "").startswith("slurm-flex:"):
             return False
@@ -118,12 +123,12 @@ class Ledger:
         assert callable(holds)
         if node.is_held():
             return
-        if node.down or (node.drain and node.power_down != "asap"):
+        if node.down or (node.drain and node.power_down != "asap" and not node.jobs):
             holds("down", node.name, self.bounds.down, f"{node.name} is DOWN or drained")
         knobs = compute.knobs[node.pool]
         size = sum(other.pool == node.pool for other in slurm.nodes.values())
         room = knobs.capacity(now) >= size and knobs.failing(now) is None
-        room = room and knobs.refusing(now) is None and not knobs.partial
+        room = room and knobs.refusing(now) is None
         barred = any(
             not one.name.startswith("slurm-flex-") and node.name in one.nodes and one.start <= now
             for one in slurm.reservations.values()
@@ -137,7 +142,8 @@ class Ledger:
         for job in slurm.waiting():
             if job.state == "CONFIGURING":
                 up = [name for name in job.nodes if self._has_vm(compute, name)]
-                if up and len(up) < len(job.nodes):
+                paid = [name for name in up if not slurm.nodes[name].static]
+                if paid and len(up) < len(job.nodes):
                     text = f"job {job.id} holds {len(up)} of {len(job.nodes)} VMs, billed"
                     holds("half", str(job.id), self.bounds.half_ready, text)
             waits_for_us = job.state == "CONFIGURING" or (

@@ -80,7 +80,10 @@ class Simulation:
         self.random = random.Random(self.faults.seed)
         self.away = False
         """the daemon is away: nobody plans"""
-        self.responding = True
+        self.deaf_until = 0.0
+        """slurmctld doesn't answer until then"""
+        self.blind_until = 0.0
+        """the listings of all pools are partial until then"""
         self.paused: frozenset[str] = frozenset()
         self.did: list[tuple[float, Action]] = []
         self.passes = 0
@@ -106,7 +109,10 @@ class Simulation:
         self.compute.step(self.now)
         self.hands.remember_ends()
         self.slurm.step(self.now, self.compute.vms)
-        self.ledger.watch(self.slurm, self.compute, self.now, STEP)
+        if self.away or self.now < max(self.deaf_until, self.blind_until):
+            self.ledger.streaks.clear()
+        else:
+            self.ledger.watch(self.slurm, self.compute, self.now, STEP)
         if self.journal.changes != self._seen:
             self._seen, self._stirred = self.journal.changes, self.now
         quiet = self.now - self._stirred > 10 * STEP
@@ -121,6 +127,7 @@ class Simulation:
         if self._chance(self.faults.amnesia):
             self.journal.note("memory is lost")
             self.memory = Memory()
+            self.ledger.forgive()
         snapshot = self.snapshot()
         actions, memory = plan(snapshot, self.memory)
         if not self._chance(self.faults.unsaved):
@@ -177,7 +184,7 @@ class Simulation:
             cluster=cluster,
             slurm=Slurm(
                 version=knobs.version,
-                responding=self.responding,
+                responding=self.now >= self.deaf_until,
                 config=SlurmConfig(
                     suspend_exc_nodes=excluded,
                     suspend_exc_parts="(null)",
@@ -201,7 +208,10 @@ class Simulation:
                     for each in slurm.reservations.values()
                 ),
             ),
-            cloud={pool.id: self.compute.group(pool.id, self.now) for pool in self.pools},
+            cloud={
+                pool.id: self.compute.group(pool.id, self.now, self.now < self.blind_until)
+                for pool in self.pools
+            },
             paused_pools=self.paused,
         )
 

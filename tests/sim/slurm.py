@@ -211,8 +211,9 @@ class SimSlurm:
         for job in hit:
             ran = job.state == "RUNNING"
             job.lost, job.lost_nodes = cause, job.nodes
+            lost = [self.nodes[name] for name in job.nodes if ran]
             job.lost_vms = tuple(
-                vm for name in job.nodes if ran and (vm := self.nodes[name].vm_id) is not None
+                one.vm_id for one in lost if one.vm_id and (one.down or one is node)
             )
             if not (job.batch and job.requeue):
                 self.finish(job, now, "NODE_FAIL")

