@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from slurm_flex.model import SlurmConfig
@@ -12,6 +12,7 @@ from slurm_flex.model import SlurmConfig
 _NOTHING: Final = frozenset(("", "(null)", "n/a", "none", "unknown", "not_set", "not set"))
 _FOREVER: Final = frozenset(("infinite", "unlimited", "-1"))
 _SECONDS: Final = re.compile(r"(\d{1,12})(?:\.\d+)?\s*(?:s|secs?|seconds?)?", re.ASCII | re.I)
+_LIMIT: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", re.ASCII)
 CONFIG_TIMES: Final = ("SuspendTime", "SuspendTimeout", "ResumeTimeout")
 CONFIG_KEYS: Final = (
     "SuspendExcNodes",
@@ -56,3 +57,35 @@ def parse_config(values: Mapping[str, str | None]) -> SlurmConfig:
         resume_timeout=seconds("ResumeTimeout"),
         slurmctld_parameters=parse_text(values.get("SlurmctldParameters")),
     )
+
+
+def parse_time(value: str | None) -> datetime | None:
+    """A time as Slurm prints it under TZ=UTC, as aware UTC. Raises ValueError."""
+    text = parse_text(value)
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+    except ValueError as error:
+        raise ValueError(f'"{text}" is not a time as Slurm prints it') from error
+
+
+def parse_limit(value: str | None) -> timedelta | None:
+    """``1-00:00:00``, ``1:00:00``, ``10:00``; None for UNLIMITED and what isn't set.
+
+    Raises ValueError.
+    """
+    text = parse_text(value)
+    if text is None or text.lower() in _FOREVER or text in {"Partition_Limit", "INVALID"}:
+        return None
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f'"{text}" is not a time limit as Slurm prints it')
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def parse_release(version: str | None) -> tuple[int, int]:
+    """``24.11.5`` as (24, 11); a version that isn't known counts as the newest."""
+    match = re.match(r"(\d+)\.(\d+)", version or "")
+    return (int(match[1]), int(match[2])) if match else (99, 0)
