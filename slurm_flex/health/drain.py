@@ -48,6 +48,8 @@ def drain(node: Node, reason: str, environ: Mapping[str, str]) -> Drained:
         return Drained(Drain.FAILED, "there is no scontrol")
     if not NODE_NAME.match(node.name):
         return Drained(Drain.FAILED, f"{node.name!r:.80} is no node name")
+    if node.slurm_conf:
+        environ = {"SLURM_CONF": node.slurm_conf, **environ}
     until = time.monotonic() + DEADLINE.total_seconds()
     show = Command((scontrol, "--oneliner", "show", "node", node.name), DEADLINE / 2)
     shown = run(show, environ, until)

@@ -79,6 +79,11 @@ NODE_FIELDS: Final = {
     "kernel_log": Field(
         schema.text(r"/.*", "an absolute path"), "kernel log in /dev/kmsg's format", "/dev/kmsg"
     ),
+    "slurm_conf": Field(
+        schema.text(r"/.*", "an absolute path"),
+        "the slurm.conf for scontrol where slurmd names none, which it doesn't to a "
+        "HealthCheckProgram; by default scontrol's own",
+    ),
     "budgets": Field(
         schema.table_of(schema.duration),
         'time for all checks together, e.g. {"prolog": "30s"}',
@@ -101,6 +106,7 @@ class Node:
     whole_node_jobs: bool = False
     state: Path = Path("/var/lib/slurm-flex/health")
     kernel_log: str = "/dev/kmsg"
+    slurm_conf: Optional[str] = None
     budgets: Mapping[str, timedelta] = field(default_factory=lambda: DEFAULT_BUDGETS)
     root: Path = Path("/")
 

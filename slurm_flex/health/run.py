@@ -9,7 +9,6 @@ kernel) is left behind: the job must not wait for it.
 from __future__ import annotations
 
 import os
-import secrets
 import selectors
 import signal
 import subprocess
@@ -182,7 +181,7 @@ class _Child:
         selector: selectors.BaseSelector,
     ) -> None:
         self.argv = argv
-        self._mark = secrets.token_hex(16)
+        self._mark = os.urandom(16).hex()
         self._selector = selector
         self._began = time.monotonic()
         self._deadline = deadline

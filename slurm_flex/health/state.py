@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -72,7 +71,7 @@ def load_cursor(state: Path, node: str) -> Cursor:
 def save_cursor(state: Path, node: str, cursor: Cursor) -> Optional[str]:
     """Put the cursor down in one step; why not, if it can't be."""
     path = cursor_file(state, node)
-    temporary = state / f".{path.name}.{secrets.token_hex(8)}"
+    temporary = state / f".{path.name}.{os.urandom(8).hex()}"
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -36,6 +36,15 @@ def test_scontrol_gets_the_configuration_that_slurmd_uses_and_utc(scontrol):
         assert "LD_PRELOAD" not in environment
 
 
+def test_a_health_check_program_is_told_no_configuration_so_the_nodes_file_is(scontrol):
+    """slurmd gives it SLURMD_NODENAME and nothing else (R 22.05.8)."""
+    own = Node("n", tools={"scontrol": str(scontrol.path)}, slurm_conf="/opt/slurm.conf")
+    drain(own, REASON, {"SLURMD_NODENAME": "n"})
+    drain(own, REASON, {"SLURM_CONF": "/run/slurm.conf"})
+    told = [environment["SLURM_CONF"] for environment in scontrol.environments()]
+    assert told == ["/opt/slurm.conf"] * 2 + ["/run/slurm.conf"] * 2
+
+
 @pytest.mark.parametrize(
     "state",
     ["IDLE+CLOUD+DRAIN", "MIXED+CLOUD+DRAIN", "DOWN*+CLOUD", "ALLOCATED+DRAIN+POWER_DOWN", "FAIL"],
