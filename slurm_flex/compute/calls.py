@@ -67,7 +67,7 @@ class Caller:
 
     @property
     def tries(self) -> Counter[str]:
-        """Calls over the wire so far, by the name of the client's method."""
+        """Calls over the wire so far, such as "Instances.list"."""
         with self._lock:
             return self._tries.copy()
 
@@ -105,12 +105,17 @@ class Caller:
         """One try. A third of the timeout at most, so that a hanging one leaves time for more."""
         left = min(end - self._clock(), max(self._timeout / 3, 1.0))
         with self._lock:
-            self._tries[getattr(method, "__name__", "call")] += 1
+            self._tries[_name(method)] += 1
         try:
             return method(request, retry=None, timeout=max(left, _SHORTEST_TRY))
         except (AttributeError, TypeError, ValueError) as error:
             # The library stumbles over an error body that is JSON, but not an object.
             raise ParseError(f"{type(error).__name__}: {error}") from error
+
+
+def _name(method: object) -> str:
+    owner = type(getattr(method, "__self__", method)).__name__.removesuffix("Client")
+    return f"{owner}.{getattr(method, '__name__', 'call')}"
 
 
 def _may_pass(error: BaseException) -> bool:

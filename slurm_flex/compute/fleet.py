@@ -56,7 +56,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What `poll` found. `error` says why with FAILED, and in Google's words with ALREADY."""
+    """What `poll` found. `error` says why with FAILED, in Google's words with ALREADY, and with
+    PENDING why it could not be asked after."""
 
     operation: Operation
     verdict: Verdict

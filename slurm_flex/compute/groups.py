@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from slurm_flex.cluster import Cluster, Pool
+from slurm_flex.compute.compare import Difference
 from slurm_flex.compute.templates import TemplateSpec, ownership
 
 PATCHED: Final = (
@@ -31,19 +32,6 @@ class GroupSpec:
     name: str
     zone: str
     body: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One part of a group that is not as it should be. A `foreign` one isn't ours to mend."""
-
-    path: str
-    found: str
-    wanted: str
-    foreign: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.found or 'nothing'} -> {self.wanted or 'nothing'}"
 
 
 def group_of(cluster: Cluster, pool: Pool, template: TemplateSpec) -> GroupSpec:

@@ -57,7 +57,7 @@ def is_already(kind: str, target: Sequence[str], error: CloudError) -> bool:
 
 def judge(operation: Operation, found: compute_v1.Operation) -> Outcome:
     """What an operation, as read, says. Errors count whatever its HTTP status fields say."""
-    if str(found.status) != "DONE":
+    if found.status != compute_v1.Operation.Status.DONE:
         return Outcome(operation, Verdict.PENDING)
     error = _error_of(found)
     if error is None:
@@ -119,7 +119,7 @@ def _outcome(operation: Operation, found: Outcome | ComputeError) -> Outcome:
     if isinstance(found, NotFound):
         return Outcome(operation, Verdict.UNKNOWN)
     if isinstance(found, ComputeError):
-        return Outcome(operation, Verdict.PENDING)
+        return Outcome(operation, Verdict.PENDING, found.error)
     return found
 
 

@@ -14,22 +14,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from google.cloud import compute_v1
 
 from slurm_flex.cluster import Cluster, Pool
 from slurm_flex.compute.calls import Caller
 from slurm_flex.compute.clients import Clients
-from slurm_flex.compute.errors import ComputeError, NotFound, UnexpectedAnswer
+from slurm_flex.compute.errors import ComputeError, NotFound
 from slurm_flex.compute.fleet import Survey
 from slurm_flex.compute.gather import gather
+from slurm_flex.compute.lists import PAGE, all_pages
 from slurm_flex.compute.translate import Warn, join, request_of
-from slurm_flex.model.cloud import CloudError, Group, Request
-
-PAGE: Final = 500  # the most that a list gives at once
-_MOST_PAGES: Final = 200
-_PARTIAL: Final = frozenset({"UNREACHABLE", "PARTIAL_SUCCESS", "LIST_OVERHEAD_QUOTA_EXCEED"})
+from slurm_flex.model.cloud import Group, Request
 
 T = TypeVar("T")
 Items = Sequence[Any]
@@ -132,7 +129,14 @@ class Reader:
             filter=f'name eq "{self._cluster.id}-.*"',
             max_results=PAGE,
         )
-        items = self._pages(self._clients.groups.list, request, "items", f"groups in {zone}", until)
+        items = all_pages(
+            self._call,
+            self._clients.groups.list,
+            request,
+            "items",
+            f"groups in {zone}",
+            until=until,
+        )
         return {item.name: item for item in items}
 
     def _instances(self, zone: str, until: float) -> Items:
@@ -143,7 +147,9 @@ class Reader:
             max_results=PAGE,
         )
         what = f"instances in {zone}"
-        return self._pages(self._clients.instances.list, request, "items", what, until)
+        return all_pages(
+            self._call, self._clients.instances.list, request, "items", what, until=until
+        )
 
     def _members(self, pool: Pool, until: float) -> _Members:
         name = self._cluster.group_name(pool)
@@ -155,46 +161,26 @@ class Reader:
         }
         requests: Items = ()
         if pool.is_flex_start:
-            requests = self._pages(
+            requests = all_pages(
+                self._call,
                 self._clients.requests.list,
                 compute_v1.ListInstanceGroupManagerResizeRequestsRequest(place),
                 "items",
                 f"requests of {name}",
-                until,
+                until=until,
             )
-        members = self._pages(
+        members = all_pages(
+            self._call,
             self._clients.groups.list_managed_instances,
             compute_v1.ListManagedInstancesInstanceGroupManagersRequest(place),
             "managed_instances",
             f"managed instances of {name}",
-            until,
+            until=until,
         )
         return _Members(
             requests=tuple(request_of(item, self._warn) for item in requests),
             members=tuple(members),
         )
-
-    def _pages(self, method: Any, request: Any, items: str, where: str, until: float) -> Items:
-        """All pages of a list. Raises ComputeError if only a part could be had."""
-        collected: list[Any] = []
-        for _ in range(_MOST_PAGES):
-            page = next(iter(self._call(method, request, where=where, until=until).pages))
-            _check_whole(page, where)
-            collected += getattr(page, items)
-            token = page.next_page_token
-            if not token:
-                return collected
-            if token == request.page_token:
-                break
-            request.page_token = token
-        raise UnexpectedAnswer(CloudError("pages", "the list has no end"), where=where)
-
-
-def _check_whole(page: Any, where: str) -> None:
-    code = str(page.warning.code) if "warning" in page else ""
-    if code in _PARTIAL:
-        message = page.warning.message or "a part of the list is missing"
-        raise UnexpectedAnswer(CloudError(code, message), where=where)
 
 
 def _got(result: T | ComputeError) -> T:
