@@ -3,10 +3,12 @@
 slurmd's slurmstepds make sessions of their own, so a process group is not enough. A VM's
 processes are: those whose environment carries its marker, everything that descends from them, and
 everything in a session of one of these (what a job left behind when its parent ended).
-A SIGKILL is repeated until none is left, since a dying parent may have forked meanwhile."""
+A process that has left its session, dropped the marker and outlived its parents can't be told from
+others; ``unshare --pid --fork --kill-child`` before slurmd has the kernel see to those."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -48,20 +50,28 @@ def find(ids: Collection[str], roots: Mapping[int, str] | None = None) -> dict[i
 
 
 def kill(ids: Collection[str], roots: Mapping[int, str] | None = None, limit: float = 5.0) -> bool:
-    """SIGKILL all processes of these VMs; True when none is left within ``limit`` seconds."""
+    """SIGKILL all processes of these VMs; True when none is left within ``limit`` seconds.
+
+    All are stopped first, until a look finds no new one: what is stopped doesn't fork, and while
+    its parents are there a child can be told."""
     deadline = time.monotonic() + limit
     while True:
-        pids = find(ids, roots)
-        if not pids:
+        stopped: set[int] = set()
+        while found := set(find(ids, roots)) - stopped:
+            _send(found, signal.SIGSTOP)
+            stopped |= found
+        if not stopped:
             return True
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
+        _send(stopped, signal.SIGKILL)
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.01)
+        time.sleep(0.005)
+
+
+def _send(pids: Collection[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _inherited(pid: int, parents: Mapping[int, int], found: Mapping[int, str]) -> str | None:

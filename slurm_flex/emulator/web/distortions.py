@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -48,7 +47,7 @@ class Yesterday:
     """Copies of the world for lists that lag behind: the one that is shown is between one and two
     lags old, once the fault has been in force that long; at first it is of its beginning."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._copies: list[tuple[float, World]] = []
 

@@ -5,7 +5,6 @@ operations.wait and aggregated lists as heavy reads (documented)."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -24,7 +23,7 @@ NAMES = {
 class RateLimits:
     """Counts calls within the current minute."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._minute = 0
         self._used: Counter[tuple[str, str, str]] = Counter()

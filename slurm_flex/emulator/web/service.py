@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -32,7 +33,8 @@ BAD_GATEWAY: Final = (
 
 
 class Service:
-    """The Compute API on top of a cloud and a driver. ``save`` is called after every change."""
+    """The Compute API on top of a cloud and a driver. ``save`` is called after every change;
+    ``wall`` is the wall clock in seconds."""
 
     def __init__(
         self,
@@ -40,13 +42,13 @@ class Service:
         driver: Driver | None = None,
         *,
         save: Callable[[], None] | None = None,
-        limits: RateLimits | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.cloud = cloud
         self.driver = driver or RecordDriver()
-        self.limits = limits or RateLimits()
+        self.limits = RateLimits(wall)
         self.calls = 0
-        self.yesterday = distortions.Yesterday()
+        self.yesterday = distortions.Yesterday(wall)
         self._save = save or (lambda: None)
         self._routes = [(_pattern(endpoint.path), endpoint) for endpoint in ENDPOINTS]
 
