@@ -1,0 +1,141 @@
+"""run and reconcile: pass after pass, or a few of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from slurm_flex.cli.output import print_json, utc_now, warn
+from slurm_flex.cli.reading import Json
+
+if TYPE_CHECKING:
+    from slurm_flex.cycle import Report
+
+_PATIENCE: Final = timedelta(minutes=5)
+"""How long a one-shot waits for another one; a daemon is not waited for."""
+
+
+def run() -> None:
+    """The daemon: look, decide, act, until SIGTERM. systemd runs it (etc/systemd).
+
+    SIGHUP reads both files again. Logs go to stderr.
+
+    Examples:
+
+      systemctl start slurm-flex
+
+      sudo -u slurm slurm-flex run
+    """
+    from slurm_flex.acting import check_owner, take_lock  # noqa: PLC0415  # slow to import, all
+    from slurm_flex.assembly import load_outside, memory_opener  # noqa: PLC0415
+    from slurm_flex.cluster.site import load_site  # noqa: PLC0415
+    from slurm_flex.cycle import Cycle  # noqa: PLC0415
+    from slurm_flex.daemon import Daemon, told_to_end  # noqa: PLC0415
+    from slurm_flex.logs import set_up  # noqa: PLC0415
+    from slurm_flex.metrics import Metrics  # noqa: PLC0415
+    from slurm_flex.publish import Publisher  # noqa: PLC0415
+    from slurm_flex.sdnotify import Notifier  # noqa: PLC0415
+    from slurm_flex.wake import Ear  # noqa: PLC0415
+
+    settings = load_site(os.environ).settings
+    set_up(settings.log_level)
+    check_owner(Path(settings.state_dir))
+    run_dir = Path(settings.run_dir)
+    with take_lock(run_dir), Ear(run_dir) as ear:
+        metrics = Metrics() if settings.metrics_port else None
+        if metrics is not None:
+            metrics.serve(settings.metrics_port)
+        opener = memory_opener(settings)
+        outside = load_outside(os.environ)
+        cycle = Cycle(outside, opener, utc_now, told_to_end=lambda: told_to_end(ear))
+        publisher = Publisher(utc_now(), metrics)
+        notifier = Notifier(os.environ)
+        try:
+            Daemon(cycle, ear, publisher, notifier, lambda: load_outside(os.environ)).run()
+        finally:
+            cycle.close()
+
+
+def reconcile(
+    once: Annotated[bool, typer.Option("--once", help="One pass, whatever it finds.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Pass after pass until nothing is left to do or on its way; without a daemon.
+
+    Where the daemon runs it is woken instead. Run it as SlurmUser.
+
+    Examples:
+
+      slurm-flex reconcile --dry-run
+
+      sudo -u slurm slurm-flex reconcile --once --json
+    """
+    if dry_run:
+        from slurm_flex.cli.replay import plan  # noqa: PLC0415
+
+        plan(snapshot_file="", as_json=as_json)
+        return
+    from slurm_flex.acting import SomebodyActs, check_owner, take_lock  # noqa: PLC0415
+    from slurm_flex.cluster.site import load_site  # noqa: PLC0415
+    from slurm_flex.logs import set_up  # noqa: PLC0415
+    from slurm_flex.wake import poke  # noqa: PLC0415
+
+    settings = load_site(os.environ).settings
+    set_up(settings.log_level)
+    check_owner(Path(settings.state_dir))
+    run_dir = Path(settings.run_dir)
+    if poke(run_dir):
+        typer.echo("the daemon runs: it was woken and does it", err=True)
+        return
+    try:
+        lock = take_lock(run_dir, patience=_PATIENCE)
+    except SomebodyActs:
+        if poke(run_dir):
+            return
+        raise
+    with lock:
+        report = _passes(once)
+    if as_json:
+        from slurm_flex.snapshot import dump_actions  # noqa: PLC0415
+
+        print_json(
+            {
+                "actions": [
+                    {**written, "error": result.error or None}
+                    for result in report.results
+                    for written in dump_actions([result.action])
+                ],
+                "errors": list(report.errors),
+            }
+        )
+    for error in report.errors:
+        warn(error)
+    if report.errors:
+        raise typer.Exit(1)
+
+
+def _passes(once: bool) -> Report:
+    """One pass, or as many as it takes until nothing is on its way. The report of the last."""
+    from slurm_flex.assembly import load_outside, memory_opener  # noqa: PLC0415
+    from slurm_flex.cycle import Cycle  # noqa: PLC0415
+    from slurm_flex.publish import Publisher  # noqa: PLC0415
+
+    outside = load_outside(os.environ)
+    settings = outside.site.settings
+    cycle = Cycle(outside, memory_opener(settings), utc_now)
+    publisher = Publisher(utc_now())
+    try:
+        while True:
+            report = cycle.run()
+            pause = publisher.publish(report)
+            if once or (pause == settings.interval and not report.did):
+                return report
+            time.sleep(pause.total_seconds())
+    finally:
+        cycle.close()
