@@ -186,11 +186,11 @@ def test_a_broken_site_check_never_drains_and_the_others_run(install, broken):
     assert install.run("prolog").returncode == 1
 
 
-def test_a_broken_node_file_never_drains(install):
-    (install.conf.parent / "node.json").write_text('{"gpus": 8, "gpuz": [')
-    done = install.run("health")
-    assert done.returncode == 0
+def test_slips_in_the_node_file_never_drain(install):
+    install.set_node(gpus="eight", gpuz=8)
+    assert install.run("prolog").returncode == 0
     assert install.scontrol.calls() == []
+    assert install.kinds() == [("HEALTH_CONFIG_ERROR", "")] * 2
 
 
 @pytest.mark.parametrize(
