@@ -17,6 +17,7 @@ from slurm_flex.health.node import Node
 
 _MOST_READS: Final = 200_000  # a record each; the largest ring buffer holds fewer
 _JOURNAL_LINES: Final = "20000"
+_JOURNALS: Final = ("run/log/journal", "var/log/journal")
 _LONGEST_RECORD: Final = 1024
 
 # "6,1234,5678901,-;text": level and facility, number, microseconds since boot, flags.
@@ -40,9 +41,12 @@ def kmsg_is_readable(node: Node) -> bool:
 
 
 def reader(node: Node) -> Optional[tuple[str, ...]]:
-    """The command that prints this boot's kernel log; None where there is no such tool."""
+    """The command that prints this boot's kernel log; None where there is no such tool.
+
+    The journal only where there is one: journalctl is installed on systems without it, too.
+    """
     journalctl = node.tool("journalctl")
-    if journalctl:
+    if journalctl and any((node.root / folder).is_dir() for folder in _JOURNALS):
         options = ("--dmesg", "--boot", "--output=short-monotonic", "--no-pager", "--quiet")
         return (journalctl, *options, f"--lines={_JOURNAL_LINES}")
     dmesg = node.tool("dmesg")

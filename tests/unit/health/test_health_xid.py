@@ -209,18 +209,28 @@ def test_a_folder_instead_of_a_log_is_unknown(tmp_path):
     assert finding("xid", node=Node("n", gpus=8, kernel_log=str(tmp_path)))[0] == "unknown"
 
 
-def test_the_journal_is_asked_for_this_boot_only(tmp_path):
-    journalctl = program(tmp_path / "journalctl", "#!/bin/true\n")
-    argv = reader(Node("n", tools={"journalctl": str(journalctl)}))
+@pytest.fixture
+def tools(tmp_path):
+    made = {
+        name: str(program(tmp_path / name, "#!/bin/true\n")) for name in ("journalctl", "dmesg")
+    }
+    return Node("n", tools=made, root=tmp_path)
+
+
+def test_the_journal_is_asked_for_this_boot_only(tools):
+    (tools.root / "run/log/journal").mkdir(parents=True)
+    argv = reader(tools)
     assert argv is not None
-    assert argv[0] == str(journalctl)
+    assert argv[0] == tools.tools["journalctl"]
     assert {"--dmesg", "--boot", "--output=short-monotonic"} <= set(argv)
 
 
-def test_dmesg_is_asked_where_there_is_no_journal(tmp_path):
-    dmesg = program(tmp_path / "dmesg", "#!/bin/true\n")
-    node = Node("n", tools={"journalctl": "/nonexistent", "dmesg": str(dmesg)})
-    assert reader(node) == (str(dmesg),)
+def test_dmesg_is_asked_where_there_is_no_journal(tools):
+    assert reader(tools) == (tools.tools["dmesg"],)
+
+
+def test_there_may_be_neither():
+    assert reader(Node("n", tools={"journalctl": "/nowhere", "dmesg": "/nowhere"})) is None
 
 
 def test_garbage_holds_no_records():
