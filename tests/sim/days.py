@@ -14,7 +14,7 @@ from tests.sim.parts import SimJob, SimReservation
 from tests.sim.simulation import STEP, Faults, Simulation
 
 LOOSE = Bounds(unwanted=900, half_ready=2700, static_away=6 * 3600, unexplained=1800, down=4 * 3600)
-"""With actions lost and breakers open things take longer; how much longer is bounded all the same"""
+"""With actions lost and breakers open things take longer, but not for ever."""
 
 
 def a_random_site(seed: int, faults: Faults | None = None) -> Simulation:
