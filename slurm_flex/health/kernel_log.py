@@ -46,7 +46,7 @@ def reader(node: Node) -> Optional[tuple[str, ...]]:
     The journal only where there is one: journalctl is installed on systems without it, too.
     """
     journalctl = node.tool("journalctl")
-    if journalctl and any((node.root / folder).is_dir() for folder in _JOURNALS):
+    if journalctl and any(any((node.root / folder).glob("*/*.journal")) for folder in _JOURNALS):
         options = ("--dmesg", "--boot", "--output=short-monotonic", "--no-pager", "--quiet")
         return (journalctl, *options, f"--lines={_JOURNAL_LINES}")
     dmesg = node.tool("dmesg")

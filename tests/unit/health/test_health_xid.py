@@ -218,7 +218,8 @@ def tools(tmp_path):
 
 
 def test_the_journal_is_asked_for_this_boot_only(tools):
-    (tools.root / "run/log/journal").mkdir(parents=True)
+    (tools.root / "run/log/journal/0a1b").mkdir(parents=True)
+    (tools.root / "run/log/journal/0a1b/system.journal").touch()
     argv = reader(tools)
     assert argv is not None
     assert argv[0] == tools.tools["journalctl"]
@@ -226,6 +227,7 @@ def test_the_journal_is_asked_for_this_boot_only(tools):
 
 
 def test_dmesg_is_asked_where_there_is_no_journal(tools):
+    (tools.root / "var/log/journal/0a1b").mkdir(parents=True)
     assert reader(tools) == (tools.tools["dmesg"],)
 
 
