@@ -29,9 +29,10 @@ from slurm_flex.actions import (
     SaveConsole,
 )
 from slurm_flex.cluster import Pool
-from slurm_flex.compute.errors import ComputeError, RateLimited, Unreachable
+from slurm_flex.compute.errors import BadConfiguration, ComputeError, RateLimited, Unreachable
 from slurm_flex.compute.fleet import Fleet, Operation, Outcome, Verdict
 from slurm_flex.compute.gather import gather
+from slurm_flex.errors import FlexError
 from slurm_flex.memory import MemoryFileError, Pending, Store
 from slurm_flex.model import CloudError, Group, Snapshot
 from slurm_flex.model.memory import Answer
@@ -51,16 +52,17 @@ Call = Callable[[], tuple[Operation, ...]]
 
 
 def apply_cloud(
-    actions: Sequence[Action], snapshot: Snapshot, fleet: Fleet, store: Store, now: datetime
+    actions: Sequence[Action], snapshot: Snapshot, fleet: Fleet, store: Store
 ) -> list[Result]:
     """Send these actions, all of one stage. Results come in the order of the actions."""
+    now = snapshot.now
     wanted = {at: key for at, action in enumerate(actions) if (key := _nonce_key(action))}
     try:
         nonces: Mapping[str, str] = store.nonces(wanted.values(), now) if wanted else {}
         unsaved = ""
     except MemoryFileError as error:
         nonces, unsaved = {}, f"not sent, since it could not be written down: {error}"
-    under_way = {one.operation.pool for one in store.pending() if _makes_group(one.operation)}
+    under_way = _groups_under_way(store)
     sender = _Sender(snapshot, fleet, store.path.parent)
     results: dict[int, Result] = {}
     calls: dict[int, Call] = {}
@@ -128,7 +130,7 @@ class _Sender:
                 which = _incarnations(group, nodes)
                 return fleet.delete_instances(pool, nodes, nonce=which, group=group)
             case CreateGroup():
-                return (fleet.ensure_group(pool),)
+                return (self._ensure_group(pool),)
             case ReportHost(nodes=nodes, why=why):
                 return tuple(
                     fleet.report_host(pool, node, reason=why, nonce=_incarnations(group, [node]))
@@ -141,6 +143,15 @@ class _Sender:
                 return ()
             case _:
                 raise TypeError(f"{action.KIND} is no action on Compute Engine")
+
+    def _ensure_group(self, pool: Pool) -> Operation:
+        """A template that can't be written at all is a bad configuration like any other."""
+        try:
+            return self.fleet.ensure_group(pool)
+        except ComputeError:
+            raise
+        except FlexError as error:
+            raise BadConfiguration(CloudError("CONFIG", str(error))) from error
 
 
 def _result(
@@ -239,8 +250,12 @@ def _request_made(group: Group, name: str) -> str:
     return next((moment.isoformat() for moment in made if moment is not None), "")
 
 
-def _makes_group(operation: Operation) -> bool:
-    return operation.kind == CreateGroup.KIND
+def _groups_under_way(store: Store) -> frozenset[str]:
+    """Pools whose group is being made. Unknown, if it can't be read: asking twice is harmless."""
+    with contextlib.suppress(MemoryFileError):
+        operations = [one.operation for one in store.pending()]
+        return frozenset(one.pool for one in operations if one.kind == CreateGroup.KIND)
+    return frozenset()
 
 
 # --- consoles

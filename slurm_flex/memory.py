@@ -85,11 +85,15 @@ class Store:
         with _said(self.path):
             return _load(self._db, self.path)
 
-    def save(self, memory: Memory) -> None:
-        """Keep the memory; it is on the disk when this returns. Raises MemoryFileError."""
+    def save(self, memory: Memory, *, over: Iterable[Pending] = ()) -> None:
+        """Keep the memory and forget operations that are `over`, with their nonces: both or
+        neither. It is on the disk when this returns. Raises MemoryFileError."""
         body = json.dumps(dump_memory(memory), separators=(",", ":"))
         with self._write() as db:
             db.execute("INSERT OR REPLACE INTO memory (one, body) VALUES (1, ?)", (body,))
+            for one in over:
+                db.execute("DELETE FROM pending WHERE operation = ?", (_text(one.operation),))
+                db.execute("DELETE FROM nonce WHERE key = ?", (one.nonce_key,))
 
     # --- what is on its way
 
@@ -131,15 +135,6 @@ class Store:
         ]
         with self._write() as db:
             db.executemany("INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?)", rows)
-
-    def drop_pending(self, operations: Iterable[Pending]) -> None:
-        """They are over: forget them and their nonces."""
-        gone = tuple(operations)
-        with self._write() as db:
-            db.executemany(
-                "DELETE FROM pending WHERE operation = ?", [(_text(one.operation),) for one in gone]
-            )
-            db.executemany("DELETE FROM nonce WHERE key = ?", [(one.nonce_key,) for one in gone])
 
     # --- the journal
 

@@ -27,6 +27,7 @@ class Health:
     heartbeat: datetime | None
     next_pass: timedelta
     errors: Sequence[str] = ()
+    notices: Sequence[str] = ()
     acting: bool = True
 
 
@@ -72,6 +73,7 @@ def _daemon(health: Health, snapshot: Snapshot) -> dict[str, Any]:
         "next_pass": health.next_pass.total_seconds(),
         "acting": health.acting,
         "errors": list(health.errors),
+        "notices": list(health.notices),
         "slurm": {
             "version": slurm.version,
             "responding": slurm.responding,

@@ -6,14 +6,16 @@ They stand where Compute Engine and slurmctld stand: at the border, behind the p
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from slurm_flex.cluster import Pool
 from slurm_flex.compute.errors import ComputeError
 from slurm_flex.compute.fleet import Fleet, Operation, Outcome, Survey, Verdict
-from slurm_flex.model import CloudError, Group
+from slurm_flex.model import CloudError, Group, Slurm
+from slurm_flex.slurm.controller import Failure, Failures, SlurmController
+from slurm_flex.slurm.errors import SlurmError
 
 
 @dataclass
@@ -105,3 +107,92 @@ def counted(calls: Iterable[Sequence[object]]) -> Mapping[str, int]:
     for call in calls:
         found[str(call[0])] = found.get(str(call[0]), 0) + 1
     return found
+
+
+@dataclass
+class FakeSlurm:
+    """Implements SlurmController. `failing`: an error by the name of the method."""
+
+    slurm: Slurm = field(default_factory=Slurm)
+    failing: dict[str, SlurmError] = field(default_factory=dict)
+    failing_targets: dict[str, SlurmError] = field(default_factory=dict)
+    """What one change answers for one node, job or reservation."""
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+    notices: tuple[SlurmError, ...] = ()
+    reads: int = 0
+    read_hook: Callable[[], None] | None = None
+
+    def read(self) -> Slurm:
+        self.reads += 1
+        if self.read_hook is not None:
+            self.read_hook()
+        if "read" in self.failing:
+            raise self.failing["read"]
+        return self.slurm
+
+    def node_down(self, nodes: Iterable[str], reason: str) -> Failures:
+        return self._do("node_down", nodes, reason)
+
+    def node_drain(self, nodes: Iterable[str], reason: str) -> Failures:
+        return self._do("node_drain", nodes, reason)
+
+    def node_undrain(self, nodes: Iterable[str]) -> Failures:
+        return self._do("node_undrain", nodes)
+
+    def node_resume(self, nodes: Iterable[str]) -> Failures:
+        return self._do("node_resume", nodes)
+
+    def node_power_up(self, nodes: Iterable[str]) -> Failures:
+        return self._do("node_power_up", nodes)
+
+    def node_power_down(self, nodes: Iterable[str], how: str, reason: str) -> Failures:
+        return self._do("node_power_down", nodes, how, reason)
+
+    def node_comment(self, nodes: Iterable[str], text: str) -> Failures:
+        return self._do("node_comment", nodes, text)
+
+    def suspend_exclude(self, nodes: Iterable[str]) -> Failures:
+        return self._do("suspend_exclude", nodes)
+
+    def job_comment(self, jobs: Iterable[int], text: str) -> Failures:
+        return self._do("job_comment", jobs, text)
+
+    def job_start(self, jobs: Iterable[int], after: timedelta = timedelta(0)) -> Failures:
+        return self._do("job_start", jobs, after)
+
+    def job_requeue(self, jobs: Iterable[int]) -> Failures:
+        return self._do("job_requeue", jobs)
+
+    def job_hold(self, jobs: Iterable[int]) -> Failures:
+        return self._do("job_hold", jobs)
+
+    def job_release(self, jobs: Iterable[int]) -> Failures:
+        return self._do("job_release", jobs)
+
+    def job_signal(self, jobs: Iterable[int], signal: str) -> Failures:
+        return self._do("job_signal", jobs, signal)
+
+    def job_notify(self, jobs: Iterable[int], text: str) -> Failures:
+        return self._do("job_notify", jobs, text)
+
+    def reserve(
+        self, name: str, nodes: Iterable[str], start: datetime, end: datetime, now: datetime
+    ) -> Failures:
+        return self._do("reserve", (name,), tuple(nodes), start, end, now)
+
+    def unreserve(self, names: Iterable[str]) -> Failures:
+        return self._do("unreserve", names)
+
+    def _do(self, kind: str, targets: Iterable[object], *more: object) -> Failures:
+        listed = tuple(targets)
+        self.calls.append((kind, listed, *more))
+        error = self.failing.get(kind)
+        failed = {str(one): error for one in listed} if error else {}
+        known = self.failing_targets
+        failed |= {str(one): known[str(one)] for one in listed if str(one) in known}
+        return tuple(Failure(target, why) for target, why in failed.items() if why)
+
+
+def implements_slurm(slurm: FakeSlurm) -> SlurmController:
+    """mypy checks here that the fake is what it stands for."""
+    return slurm

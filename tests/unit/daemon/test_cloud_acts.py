@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def send(
     store: Store, fleet: FakeFleet, *actions: Action, snapshot: Snapshot = MOMENT
 ) -> list[Result]:
-    return apply_cloud(actions, snapshot, fleet, store, NOON)
+    return apply_cloud(actions, snapshot, fleet, store)
 
 
 def test_what_is_sent_is_looked_at_later(store: Store) -> None:

@@ -144,7 +144,8 @@ def test_operations_on_their_way_are_kept_until_they_are_over(tmp_path: Path) ->
     assert kept.pending() == (first, second)
     kept.close()
     kept = store(tmp_path)
-    kept.drop_pending([first])
+    kept.save(MEMORY, over=[first])
+    assert kept.load() == MEMORY
     assert kept.pending() == (second,)
     assert kept.nonces(["gx/j51-1"], NOW) != nonce
 
