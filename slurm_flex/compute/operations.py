@@ -51,8 +51,10 @@ def is_already(kind: str, target: Sequence[str], error: CloudError) -> bool:
     code = code_words(error)
     if not any(word in code for word in _ALREADY.get(kind, ())):
         return False
-    # A request's name may be taken, or that of one of its nodes: only the first is a success.
-    return kind != MakeRequest.KIND or f"resizeRequests/{target[0]}'" in error.message
+    if kind == MakeRequest.KIND:  # its name may be taken, or that of one of its nodes
+        return f"resizeRequests/{target[0]}'" in error.message
+    # One taken name fails the whole call: the others were not made.
+    return kind != CreateInstances.KIND or len(target) == 1
 
 
 def judge(operation: Operation, found: compute_v1.Operation) -> Outcome:
