@@ -14,9 +14,11 @@ from slurm_flex.slurm.values import parse_limit, parse_text, parse_time
 _NODE_HEAD: Final = re.compile(r"NodeName=(\S+)")
 _STATE: Final = re.compile(r" State=(\S+) ThreadsPerCore=")
 _BOOT: Final = re.compile(r" BootTime=(\S+)")
-# What people and programs write freely comes last, in this order (R 22.05, 24.11, 26.05).
+# What people and programs write freely comes last, in this order. The author of a reason stands
+# at the end of its first line, and the other lines follow (R 22.05, 24.11, 26.05).
 _FREE_TEXT: Final = re.compile(
-    r"(?:\s+Reason=(?P<reason>.*?)(?: \[(?P<user>[^\]\s]*)@(?P<time>[^\]\s]*)\])?)?"
+    r"(?:\s+Reason=(?P<reason>.*?)"
+    r"(?: \[(?P<user>[^\]\s]*)@(?P<time>\d{4}-\d\d-\d\dT[\d:]+|Unknown|None)\](?P<more>.*?))?)?"
     r"(?:\s+Comment=(?P<comment>.*?))?"
     r"(?:\s+Extra=(?P<extra>.*?))?"
     r"(?:\s+InstanceId=(?P<instance>\S*))?"
@@ -93,7 +95,7 @@ def _node(line: str) -> Node:
         return Node(
             name=head[1],
             state=state[1],
-            reason=free["reason"] or None,
+            reason=_reason(free["reason"], free["more"]),
             reason_time=parse_time(free["time"]),
             reason_user=free["user"] or None,
             instance_id=parse_text(free["instance"]),
@@ -102,6 +104,11 @@ def _node(line: str) -> Node:
         )
     except ValueError as error:
         raise ParseError(str(error), where=f"scontrol show node {head[1]}") from error
+
+
+def _reason(first: str | None, more: str | None) -> str | None:
+    lines = [first or "", *(part.strip() for part in (more or "").splitlines() if part.strip())]
+    return "\n".join(lines) or None
 
 
 def _pairs(line: str) -> Mapping[str, str]:
