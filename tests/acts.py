@@ -47,6 +47,9 @@ class Acts(tuple[Action, ...]):
         """The changes that are not of these kinds."""
         return Acts(action for action in self.changes if action.KIND not in kinds)
 
+    def of_kinds(self, *kinds: str) -> Acts:
+        return Acts(action for action in self if action.KIND in kinds)
+
     def touching(self, name: str) -> Acts:
         """What is done to a node or its VM, apart from what is only said."""
         return Acts(action for action in self.changes if name in getattr(action, "nodes", ()))

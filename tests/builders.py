@@ -173,7 +173,8 @@ def instance(
     pool: str | None = None,
     error: tuple[str, str] | None = None,
 ) -> tuple[InPool, ...]:
-    """The VM behind a node. `status=None` is a place in the queue; `cluster=None` has no label."""
+    """The VM behind a node. `status=None` is a place in the queue. `cluster=""` has no label of
+    ours; with None the labels aren't known."""
     return tuple(
         InPool(
             Instance(
@@ -183,7 +184,7 @@ def instance(
                 action="CREATING" if status is None and action == "NONE" else action,
                 created=maybe(created) if status is not None else None,
                 terminates=maybe(ends) if status is not None else None,
-                labels=None if cluster is None else {CLUSTER_LABEL: cluster},
+                labels=None if cluster is None else {CLUSTER_LABEL: cluster} if cluster else {},
                 error=None if error is None else CloudError(*error),
             ),
             pool,

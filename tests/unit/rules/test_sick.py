@@ -1,0 +1,127 @@
+"""A health check of ours drained a node: its VM is replaced (DESIGN: rule `sick`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import decide, half_seen, instance, job, node, passes, pool, repeat, world
+
+BROKEN = "slurm-flex: health: GPU 3 fell off the bus"
+
+
+def test_an_idle_node_that_we_drained_is_replaced() -> None:
+    """Scenario 31."""
+    acts = passes(
+        *repeat(
+            world(
+                node("c1-gx-0", "drain", reason=BROKEN, since="-5m"),
+                instance("c1-gx-0", created="-2h"),
+            ),
+            2,
+        )
+    ).all
+    assert acts.nodes("delete_instances") == {"c1-gx-0"}
+    forced = [one for one in acts.kind("node_power_down") if getattr(one, "how", "") == "force"]
+    assert forced
+
+
+@pytest.mark.parametrize("state", ["drng", "MIXED+CLOUD+DRAIN", "IDLE+CLOUD+DRAIN+COMPLETING"])
+def test_a_drained_node_that_is_still_busy_is_waited_for(state: str) -> None:
+    """Scenarios 30 and 33."""
+    acts = passes(
+        *repeat(
+            world(
+                node("c1-gx-0", state, reason=BROKEN, since="-5m"),
+                instance("c1-gx-0", created="-2h"),
+                job(51, "R", nodes="c1-gx-0", starts="-1h"),
+            ),
+            3,
+        )
+    ).all
+    assert not acts.of_kinds("delete_instances", "node_power_down", "node_down")
+
+
+def test_a_foreign_drain_is_never_touched() -> None:
+    """Scenario 32."""
+    acts = passes(
+        *repeat(
+            world(
+                node("c1-gx-0", "drain", reason="bad fan", user="root", since="-5h"),
+                instance("c1-gx-0", created="-9h"),
+            ),
+            5,
+        )
+    ).all
+    assert not acts.beside("reserve")
+
+
+def test_a_drain_older_than_the_vm_is_stale() -> None:
+    """Scenario 36: it was about the VM before."""
+    acts = passes(
+        *repeat(
+            world(
+                node("c1-gx-0", "drain", reason=BROKEN, since="-2h"),
+                instance("c1-gx-0", created="-10m"),
+            ),
+            2,
+        )
+    ).all
+    assert acts.nodes("node_resume") == {"c1-gx-0"}
+    assert not acts.of_kinds("delete_instances", "node_power_down")
+
+
+def test_a_drain_of_ours_on_a_node_that_is_off_is_cleared() -> None:
+    acts = passes(
+        *repeat(
+            world(
+                node("c1-gx-0", "IDLE+CLOUD+DRAIN+POWERED_DOWN", reason=BROKEN, since="-2h"),
+            ),
+            3,
+        )
+    ).all
+    forced = [one for one in acts.kind("node_power_down") if getattr(one, "how", "") == "force"]
+    assert {name for one in forced for name in getattr(one, "nodes", ())} == {"c1-gx-0"}
+
+
+def test_a_fifth_of_a_pool_sick_at_once_is_not_believed() -> None:
+    """Scenario 40: the check may be wrong."""
+    acts = passes(
+        *repeat(
+            world(
+                pool("gx", size=10),
+                node("c1-gx-[0-2]", "drain", reason=BROKEN, since="-5m"),
+                node("c1-gx-[3-9]", "idle"),
+                instance("c1-gx-[0-9]", created="-2h"),
+            ),
+            4,
+        )
+    ).all
+    assert not acts.of_kinds("delete_instances", "node_power_down", "node_down")
+    assert acts.kind("event"), "somebody should hear of it"
+
+
+def test_two_sick_nodes_of_a_small_pool_are_replaced() -> None:
+    """More than a fifth, but fewer than three."""
+    acts = passes(
+        *repeat(
+            world(
+                pool("gx", size=4),
+                node("c1-gx-[0-1]", "drain", reason=BROKEN, since="-5m"),
+                node("c1-gx-[2-3]", "idle"),
+                instance("c1-gx-[0-3]", created="-2h"),
+            ),
+            2,
+        )
+    ).all
+    assert acts.nodes("delete_instances") == {"c1-gx-0", "c1-gx-1"}
+
+
+def test_nothing_is_replaced_on_half_a_picture() -> None:
+    acts = decide(
+        world(
+            node("c1-gx-0", "drain", reason=BROKEN, since="-5m"),
+            instance("c1-gx-0", created="-2h"),
+            half_seen("gx"),
+        )
+    )
+    assert not acts.changes

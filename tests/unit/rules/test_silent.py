@@ -1,0 +1,93 @@
+"""The VM runs, and Slurm says that its slurmd doesn't answer (DESIGN: rule `silent`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurm_flex.model import Snapshot
+from tests.builders import Thing, decide, instance, job, later, node, passes, repeat, world
+
+SILENT = {"save_console", "node_down", "node_power_down", "delete_instances"}
+
+
+def silent(state: str = "down*", since: str = "-20m", *more: Thing, reason: str | None) -> Snapshot:
+    return world(
+        node("c1-gx-0", state, reason=reason, since=since, user="slurm"),
+        instance("c1-gx-0", created="-3h"),
+        *more,
+    )
+
+
+def test_a_node_silent_for_longer_than_a_boot_is_replaced() -> None:
+    """Scenario 29: console kept, down, power_down, delete."""
+    snapshot = silent(reason="Not responding")
+    played = passes(*repeat(snapshot, 2))
+    assert SILENT - {"node_down"} <= played.all.kinds()
+    assert played.all.nodes("delete_instances") == {"c1-gx-0"}
+    assert played.all.nodes("save_console") == {"c1-gx-0"}
+
+
+def test_a_node_silent_for_a_moment_is_waited_for() -> None:
+    snapshot = silent(since="-3m", reason="Not responding")
+    played = passes(*repeat(snapshot, 3))
+    assert not played.all.beside("reserve", "unreserve")
+
+
+def test_silence_is_timed_though_slurm_gives_no_reason() -> None:
+    """ALLOCATED and not responding: the clock starts when it is first seen."""
+    quiet = world(
+        node("c1-gx-0", "alloc*"),
+        instance("c1-gx-0", created="-3h"),
+        job(51, "R", nodes="c1-gx-0", starts="-2h"),
+    )
+    early = [later(quiet, f"{n * 60}s") for n in range(14)]
+    late = [later(quiet, f"{n * 60}s") for n in range(14, 20)]
+    played = passes(*early)
+    assert not played.all.beside("reserve")
+    replaced = passes(*late, memory=played.memory).all
+    assert replaced.kinds() >= SILENT
+
+
+def test_a_silence_that_breaks_off_is_forgotten() -> None:
+    quiet = world(node("c1-gx-0", "idle*"), instance("c1-gx-0", created="-3h"))
+    fine = world(node("c1-gx-0", "idle"), instance("c1-gx-0", created="-3h"))
+    played = passes(
+        *(later(quiet, f"{n * 60}s") for n in range(12)),
+        later(fine, "12m"),
+        *(later(quiet, f"{n * 60}s") for n in range(13, 25)),
+    )
+    assert not played.all.of_kinds("node_down", "node_power_down", "delete_instances")
+
+
+def test_a_registration_that_slurm_refuses_is_a_boot_failure() -> None:
+    """Scenario 21: INVALID_REG; counted once over many passes."""
+    wrong = world(
+        node("c1-gx-0", "DRAIN+IDLE+CLOUD+INVALID_REG", reason="Low RealMemory", since="-20m"),
+        instance("c1-gx-0", created="-25m"),
+    )
+    played = passes(*repeat(wrong, 4))
+    assert "delete_instances" in played.all.kinds()
+    assert "node_power_down" in played.all.kinds()
+    launches = [one for one in played.memory.launches.get("gx", ()) if one.outcome != "good"]
+    assert len(launches) <= 1
+
+
+@pytest.mark.parametrize("flag", ["REBOOT_ISSUED", "REBOOT_REQUESTED"])
+def test_a_reboot_under_way_is_waited_for(flag: str) -> None:
+    """Scenario 34."""
+    rebooting = world(
+        node("c1-gx-0", f"DOWN+CLOUD+NOT_RESPONDING+{flag}", reason="Reboot ASAP", since="-20m"),
+        instance("c1-gx-0", created="-3h"),
+    )
+    played = passes(*(later(rebooting, f"{n * 60}s") for n in range(20)))
+    assert not played.all.beside("reserve", "unreserve")
+
+
+def test_a_node_that_an_admin_downed_is_not_silent() -> None:
+    snapshot = silent(state="down*", reason="broken cable")
+    played = passes(*(later(snapshot, f"{n * 60}s") for n in range(30)))
+    assert not played.all.beside("reserve")
+
+
+def test_a_vm_that_isnt_there_is_not_silent_but_gone() -> None:
+    assert not decide(world(node("c1-gx-0", "idle*"))).kinds() & {"save_console"}
