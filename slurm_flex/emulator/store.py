@@ -100,7 +100,8 @@ class Store:
         for table in changed:
             present = [(table.name, path, table.get(path)) for path in table.changed]
             self._db.executemany(
-                "INSERT OR REPLACE INTO record VALUES (?, ?, ?)",
+                "INSERT INTO record VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET value = excluded.value",  # keeps the order of age
                 [(kind, path, codec.encode(item)) for kind, path, item in present if item],
             )
             self._db.executemany(

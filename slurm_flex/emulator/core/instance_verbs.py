@@ -84,7 +84,7 @@ def set_labels(world: World, instance: Instance, body: Json, request_id: str = "
     given = body.get("labelFingerprint")
     if given != instance_view.fingerprint(instance, "labels"):
         raise condition_not_met("Labels fingerprint either invalid or resource labels have changed")
-    instance.body = {**instance.body, "labels": body.get("labels", {})}
+    _change(instance, "labels", body.get("labels", {}))
     return _start(world, "setLabels", instance, request_id)
 
 
@@ -95,7 +95,7 @@ def set_metadata(world: World, instance: Instance, body: Json, request_id: str =
     given = body.get("fingerprint")
     if given is not None and given != instance_view.fingerprint(instance, "metadata"):
         raise condition_not_met("Supplied fingerprint does not match current metadata fingerprint.")
-    instance.body = {**instance.body, "metadata": {"items": body.get("items", [])}}
+    _change(instance, "metadata", {"items": body.get("items", [])})
     return _start(world, "setMetadata", instance, request_id)
 
 
@@ -161,6 +161,11 @@ def _refused_report(world: World, instance: Instance, body: Json) -> str:
     if world.knobs.faulty_host_reports == "refused":
         return "INSTANCES_WITHOUT_RESERVATION_NOT_SUPPORTED"
     return ""
+
+
+def _change(instance: Instance, part: str, value: Json) -> None:
+    instance.body = {**instance.body, part: value}
+    instance.changes = {**instance.changes, part: instance.changes.get(part, 0) + 1}
 
 
 def _must_run(instance: Instance) -> None:

@@ -42,11 +42,6 @@ class Query:
             int(text) or MOST if text else MOST,
         )
 
-    @property
-    def is_plain(self) -> bool:
-        """True where neither filter nor order look into the items."""
-        return not self.filter and self.order_by in ("", "name")
-
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
@@ -61,20 +56,40 @@ def page(
 ) -> Page[Json]:
     """Render what a query asks for; only the page itself where that is enough."""
     kind, mark = _position(query.page_token)
-    if query.is_plain:
-        ordered = sorted(records, key=name)
-        start = bisect_right(ordered, mark, key=name) if kind == "name" else 0
-        part = ordered[start : start + query.most]
-        more = start + query.most < len(ordered)
-        return Page([render(item) for item in part], _token("name", name(part[-1])) if more else "")
     wanted: Filter | None = parse_filter(query.filter) if query.filter else None
-    rendered = [render(item) for item in sorted(records, key=name)]
-    matching = [item for item in rendered if wanted is None or wanted(item)]
-    matching = _ordered(matching, query.order_by)
+    ordered = sorted(records, key=name)
+    if query.order_by in ("", "name"):
+        start = bisect_right(ordered, mark, key=name) if kind == "name" else 0
+        return _by_name(ordered[start:], query.most, wanted, name, render)
+    rendered = [render(item) for item in ordered]
+    matching = _ordered(
+        [item for item in rendered if wanted is None or wanted(item)], query.order_by
+    )
     start = int(mark) if kind == "offset" else 0
     following = start + query.most
     more = following < len(matching)
     return Page(matching[start:following], _token("offset", str(following)) if more else "")
+
+
+def _by_name(
+    ordered: Sequence[T],
+    most: int,
+    wanted: Filter | None,
+    name: Callable[[T], str],
+    render: Callable[[T], Json],
+) -> Page[Json]:
+    """Render no more than the page needs; the next one begins after its last name."""
+    shown: list[Json] = []
+    last = ""
+    for item in ordered:
+        rendered = render(item)
+        if wanted is not None and not wanted(rendered):
+            continue
+        if len(shown) == most:
+            return Page(shown, _token("name", last))
+        shown.append(rendered)
+        last = name(item)
+    return Page(shown)
 
 
 def _token(kind: str, mark: str) -> str:
@@ -95,8 +110,6 @@ def _position(text: str) -> tuple[str, str]:
 
 
 def _ordered(items: list[Json], order_by: str) -> list[Json]:
-    if order_by in ("", "name"):
-        return items
     if order_by == "creationTimestamp desc":
         return sorted(items, key=lambda item: str(item.get("creationTimestamp")), reverse=True)
     raise invalid("orderBy", order_by, "Only name and creationTimestamp desc are supported.")

@@ -156,6 +156,7 @@ class Instance(Record):
     stopped: datetime | None = None
     terminates: datetime | None = None
     delete_operation: str = ""
+    changes: dict[str, int] = field(default_factory=dict)
     maintenance: Json = field(default_factory=dict)
     address: str = ""
     host: str = ""

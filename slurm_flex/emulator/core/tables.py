@@ -18,7 +18,7 @@ class Table(Generic[R]):
         self._parent = parent
         self._records: dict[str, R] = {}
         self._children: dict[str, dict[str, R]] = {}
-        self.changed: set[str] = set()
+        self.changed: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -49,7 +49,7 @@ class Table(Generic[R]):
         """Put a record in, in place of one with the same path."""
         self._records[record.path] = record
         self._children.setdefault(self._parent(record), {})[record.path] = record
-        self.changed.add(record.path)
+        self.changed[record.path] = None
         record.watch(self._note)
         return record
 
@@ -62,8 +62,8 @@ class Table(Generic[R]):
         children.pop(record.path, None)
         if not children:
             del self._children[parent]
-        self.changed.add(record.path)
+        self.changed[record.path] = None
         record.watch(None)
 
     def _note(self, record: Record) -> None:
-        self.changed.add(record.path)
+        self.changed[record.path] = None
