@@ -62,5 +62,5 @@ def _pace(world: World, failure: Failure) -> tuple[timedelta, timedelta]:
     if failure is Failure.BOOT:
         return settings.boot_backoff, settings.boot_backoff_max
     if failure is Failure.ACTIVE_REQUESTS:
-        return settings.interval, settings.interval
+        return settings.capacity_backoff, settings.capacity_backoff
     return settings.capacity_backoff, settings.capacity_backoff_max

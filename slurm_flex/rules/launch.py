@@ -148,6 +148,8 @@ def _resend(world: World) -> Iterator[Action]:
         if quiet < world.settings.cloud_timeout + world.settings.orphan_grace:
             continue
         members = [world.members[name] for name in sent.nodes if name in world.members]
+        if any(world.is_settled(m) for m in members):
+            continue
         if not any(m.is_allocated or m.phase in (Phase.ASKED, Phase.QUEUED) for m in members):
             del world.recall.sent[key]
             continue

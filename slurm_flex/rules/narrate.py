@@ -95,7 +95,8 @@ def _node_story(world: World, member: Member) -> str | None:
     comment = (member.node.comment if member.node else None) or ""
     if member.waits_for_vm and not world.is_settled(member):
         return _waiting_story(world, [member])
-    if member.phase in (Phase.UP, Phase.OFF) and _is_stale(comment):
+    is_untrue = _is_stale(comment) or (member.phase is Phase.UP and comment == f"{OWN_COMMENT}off")
+    if member.phase in (Phase.UP, Phase.OFF) and is_untrue:
         ends = world.end_of(member)
         return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else f"{OWN_COMMENT}off"
     if member.phase is Phase.OFF and comment.startswith(f"{OWN_COMMENT}ends"):

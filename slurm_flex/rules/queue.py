@@ -8,7 +8,7 @@ what failed is released with the reason, and its job comes again after the back-
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from slurm_flex.actions import (
     Action,
@@ -25,16 +25,19 @@ from slurm_flex.cluster.model import Pool
 from slurm_flex.durations import humanize
 from slurm_flex.failures import Failure, classify
 from slurm_flex.model import CloudError, Request
+from slurm_flex.model.memory import Answer, BackOff
 from slurm_flex.rules.failure import describe, note_failure
 from slurm_flex.rules.release import delay_job, release_job, release_nodes
 from slurm_flex.world import Member, Phase, World
 
 _WAITING = (Phase.ASKED, Phase.QUEUED, Phase.BOOTING)
+_YOUNG = timedelta(minutes=2)
 _DELAY_SLACK = timedelta(seconds=30)
 CANCELLED = CloudError("CANCELLED", "the request was cancelled")
 
 
 def plan(world: World) -> Iterator[Action]:
+    yield from _partly_arrived(world)
     for pool in world.pools:
         yield from _finish_releases(world, pool)
         yield from _hear_answers(world, pool)
@@ -162,9 +165,6 @@ def _live(world: World, pool: Pool, request: Request) -> Iterator[Action]:
     elif waited > world.settings.max_queue_wait:
         why = f"no answer for {humanize(world.settings.max_queue_wait)}"
         yield from _take_back(world, pool, request, CloudError("MAX_QUEUE_WAIT", why))
-    elif waited > world.settings.partial_wait and _billed_meanwhile(world, request):
-        why = f"part of its nodes waited {humanize(world.settings.partial_wait)} for the rest"
-        yield from _take_back(world, pool, request, CloudError("PARTIAL_WAIT", why))
 
 
 def _members(world: World, request: Request) -> list[Member]:
@@ -197,11 +197,59 @@ def _is_better_asked_anew(world: World, request: Request, wanted: list[str]) -> 
     return request.job_id is not None and request.job_id not in own
 
 
-def _billed_meanwhile(world: World, request: Request) -> bool:
-    """Dynamic nodes of the same job have their VM, and pay for waiting."""
-    waiting = [m for m in _members(world, request) if m.phase is Phase.QUEUED]
-    jobs = {job.id: job for m in waiting for job in m.jobs}
-    return any(m.has_live_instance and not m.static for m in world.members_held_by(jobs.values()))
+def _partly_arrived(world: World) -> Iterator[Action]:
+    """Some of a job's VMs came and are billed while the rest waits: give back, ask for the whole.
+
+    Static nodes are there anyway. The rest may queue, stand in line, or wait out a back-off.
+    """
+    for group in sorted({job.group for job in world.jobs if job.holds_nodes}):
+        members = world.members_held_by(world.components(group))
+        waiting = [m for m in members if m.waits_for_vm and not world.is_settled(m)]
+        arrived = [m for m in members if m.has_live_instance and not m.static]
+        if not waiting or not arrived:
+            continue
+        since = _waits_for_the_rest_since(world, group, waiting, arrived)
+        if world.now - since <= world.settings.partial_wait:
+            continue
+        why = f"part of its nodes waited {humanize(world.settings.partial_wait)} for the rest"
+        for pool in world.pools:
+            mine = [m for m in waiting if m.pool.id == pool.id]
+            yield from _withdraw(world, pool, group, mine, why)
+        back_off = _capacity_back_off(world, f"j{group}", why)
+        yield from release_job(world, group, why)
+        yield from delay_job(world, group, back_off.until - world.now, why)
+
+
+def _waits_for_the_rest_since(
+    world: World, group: int, waiting: list[Member], arrived: list[Member]
+) -> datetime:
+    """When the rest was asked for, or when the first VM came if that was later."""
+    seen = world.recall.see(f"partial/{waiting[0].pool.id}/{group}").first
+    asked = [m.request.created for m in waiting if m.request is not None and m.request.created]
+    came = [m.instance.created for m in arrived if m.instance is not None and m.instance.created]
+    if not asked or not came:
+        return seen
+    return min(seen, max(min(asked), min(came)))
+
+
+def _withdraw(
+    world: World, pool: Pool, group: int, waiting: list[Member], why: str
+) -> Iterator[Action]:
+    """Take back what was asked for these nodes: the job's own request, or its named instances."""
+    names = {m.name for m in waiting}
+    for request in world.requests(pool):
+        mine = request.job_id == group or set(request.nodes) <= names
+        if request.is_live and request.is_own and mine and set(request.nodes) & names:
+            yield from _cancel(world, pool, request, why)
+    places = {instance.name for instance in world.groups[pool.id].instances}
+    if not pool.is_flex_start and names & places:
+        yield DeleteInstances(pool=pool.id, nodes=tuple(sorted(names & places)), why=why)
+
+
+def _capacity_back_off(world: World, owner: str, why: str) -> BackOff:
+    settings = world.settings
+    first, longest = settings.capacity_backoff, settings.capacity_backoff_max
+    return world.recall.back_off(f"{owner}/{Failure.CAPACITY}", first, longest, why)
 
 
 def _take_back(world: World, pool: Pool, request: Request, error: CloudError) -> Iterator[Action]:
@@ -209,20 +257,9 @@ def _take_back(world: World, pool: Pool, request: Request, error: CloudError) ->
     yield from _cancel(world, pool, request, error.message)
     waiting = [m for m in _members(world, request) if m.phase in _WAITING]
     groups = sorted({job.group for member in waiting for job in member.jobs})
-    settings = world.settings
-    world.recall.back_off(
-        f"{pool.id}/{Failure.CAPACITY}",
-        settings.capacity_backoff,
-        settings.capacity_backoff_max,
-        error.message,
-    )
+    _capacity_back_off(world, pool.id, error.message)
     for group in groups:
-        back_off = world.recall.back_off(
-            f"j{group}/{Failure.CAPACITY}",
-            settings.capacity_backoff,
-            settings.capacity_backoff_max,
-            error.message,
-        )
+        back_off = _capacity_back_off(world, f"j{group}", error.message)
         yield from release_job(world, group, error.message)
         yield from delay_job(world, group, back_off.until - world.now, error.message)
     yield from release_nodes(world, waiting, error.message)
@@ -251,11 +288,21 @@ def _hear_answers(world: World, pool: Pool) -> Iterator[Action]:
         key = f"{answer.request or '+'.join(answer.nodes)}@{answer.at.isoformat()}"
         if classify(error) is Failure.ACTIVE_REQUESTS:
             note_failure(world, pool, key, None, error)
-            for name in answer.nodes:  # it was no launch: it stands in line
-                world.recall.asked[name] = world.recall.asked.get(name, ())[:-1]
+            _forget_the_launch(world, answer)
             world.settle(waiting)
         elif waiting:
             yield from _give_back(world, pool, waiting, key, error)
+
+
+def _forget_the_launch(world: World, answer: Answer) -> None:
+    """It left no record and was no launch: it stands in line, and its name is free again."""
+    for name in answer.nodes:
+        world.recall.asked[name] = world.recall.asked.get(name, ())[:-1]
+    if answer.request is not None:
+        stem, _, attempt = answer.request.rpartition("-")
+        key = f"{answer.pool}/{stem}"
+        if world.recall.attempts.get(key) == int(attempt):
+            world.recall.attempts[key] -= 1
 
 
 def _creations(world: World, pool: Pool) -> Iterator[Action]:
@@ -333,10 +380,7 @@ def _rearm(world: World, pool: Pool) -> Iterator[Action]:
     for member in world.undecided(Phase.ASKED, Phase.QUEUED):
         if member.pool.id != pool.id or member.node is None or not member.node.is_powering_up:
             continue
-        armed = world.recall.armed.get(member.name)
-        if armed is None:
-            armed = (member.request.created if member.request else None) or world.now
-            world.recall.armed[member.name] = armed
+        armed = world.recall.armed.setdefault(member.name, _last_armed(world, member))
         if world.now - armed >= pace:
             world.recall.armed[member.name] = world.now
             due.append(member)
@@ -345,6 +389,17 @@ def _rearm(world: World, pool: Pool) -> Iterator[Action]:
             nodes=tuple(member.name for member in due),
             why="still queued: its ResumeTimeout starts anew",
         )
+
+
+def _last_armed(world: World, member: Member) -> datetime:
+    """Memory lost means re-arm now; a request this young was made by a launch that armed it.
+
+    What stands in line without a request was armed a third of ResumeTimeout ago at the most.
+    """
+    made = member.request.created if member.request is not None else None
+    if made is None or world.now - made <= _YOUNG:
+        return made or world.now
+    return datetime.min.replace(tzinfo=timezone.utc)
 
 
 def _keep_delays(world: World) -> Iterator[Action]:

@@ -180,6 +180,7 @@ def part_of_memory(hint: object) -> st.SearchStrategy[object]:
     return {
         datetime: TIMES,
         timedelta: SECONDS,
+        bool: st.booleans(),
         int: st.integers(0, 9),
         str: TEXT,
         type(None): st.none(),
