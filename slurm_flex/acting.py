@@ -59,16 +59,16 @@ def take_lock(
     except OSError as error:
         fix = "run it as SlurmUser, the owner of that folder"
         raise FlexError(error.strerror or str(error), where=str(file), fix=fix) from error
-    left = patience.total_seconds()
+    looks = round(patience.total_seconds() / _LOOK_EVERY_SECONDS)
     while not _lock(handle):
-        if left <= 0:
+        if looks <= 0:
             holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
             os.close(handle)
             raise SomebodyActs(
                 f"another slurm-flex acts already (pid {holder or 'unknown'})", where=str(file)
             )
         sleep(_LOOK_EVERY_SECONDS)
-        left -= _LOOK_EVERY_SECONDS
+        looks -= 1
     os.truncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return ActingLock(handle)
