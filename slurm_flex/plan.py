@@ -22,18 +22,23 @@ from slurm_flex.actions import (
     Unreserve,
 )
 from slurm_flex.hostlist import natural_order
+from slurm_flex.member import Phase
 from slurm_flex.model import Memory, Snapshot
 from slurm_flex.model.memory import KnownInstance
 from slurm_flex.recall import Recall
 from slurm_flex.rules import (
+    answers,
     breaker,
     ended,
     floor,
     holdback,
     launch,
+    leftovers,
     lifetime,
     narrate,
     orphans,
+    partial,
+    patience,
     queue,
     registration,
     retire,
@@ -42,7 +47,7 @@ from slurm_flex.rules import (
     stopped,
     stuck,
 )
-from slurm_flex.world import Phase, World
+from slurm_flex.world import World
 
 RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
     ended.plan,
@@ -50,7 +55,11 @@ RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
     sick.plan,
     registration.plan,
     stopped.plan,
+    partial.plan,
+    leftovers.plan,
+    answers.plan,
     queue.plan,
+    patience.plan,
     breaker.plan,  # before launch: what failed in this pass must not be asked for again in it
     launch.plan,
     floor.plan,

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from slurm_flex.member import Member, Phase
 from slurm_flex.memory import Entry
 from slurm_flex.model import CloudError, Job, Memory, Request, Snapshot
 from slurm_flex.recall import Recall
 from slurm_flex.snapshot.times import format_time
 from slurm_flex.snapshot.write import written_names
 from slurm_flex.status_file import FORMAT
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 
 @dataclass(frozen=True)

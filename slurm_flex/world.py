@@ -6,12 +6,12 @@ Built once a pass. Rules speak of phases and of members; they look nothing up by
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Final
 
 from slurm_flex.cluster.model import Pool
+from slurm_flex.member import Member, Phase, phase_of
 from slurm_flex.model import (
     Group,
     Instance,
@@ -33,96 +33,6 @@ CREATION_BELIEVED_FOR: Final = timedelta(minutes=5)
 """How long a call that was sent may take to show in a list ("more than a minute", facts)."""
 _APPLY_SLACK: Final = timedelta(seconds=15)
 _DEFAULT_SUSPEND_TIMEOUT: Final = timedelta(seconds=30)
-
-
-class Phase(str, Enum):
-    """One word for a node in a pass."""
-
-    OFF = "off"
-    """Powered down, and nobody is powering it up."""
-    ASKED = "asked"
-    """Slurm wants it up; no VM, no request yet."""
-    QUEUED = "queued"
-    """A live request names it."""
-    BOOTING = "booting"
-    """Its VM is on the way, Slurm waits for it to register."""
-    UP = "up"
-    ENDING = "ending"
-    """Slurm counts on it, and its VM is gone, dead or dying."""
-    LEAVING = "leaving"
-    """Slurm powers it down."""
-    SICK = "sick"
-    """Drained by our own health check."""
-    HELD = "held"
-    """Somebody else drained or downed it."""
-    UNKNOWN = "unknown"
-    """Slurm doesn't list it, or the pool couldn't be read."""
-
-    def __str__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A node of the cluster file and everything that is known of it in this pass."""
-
-    name: str
-    pool: Pool
-    index: int
-    static: bool
-    node: Node | None
-    instance: Instance | None
-    request: Request | None
-    """the live request that names it, listed or just sent"""
-    jobs: tuple[Job, ...]
-    phase: Phase
-    stranger: bool
-    """a VM of that name exists that isn't ours"""
-
-    @property
-    def is_allocated(self) -> bool:
-        return bool(self.jobs) or (self.node is not None and self.node.is_allocated)
-
-    @property
-    def is_busy(self) -> bool:
-        return self.is_allocated or (self.node is not None and self.node.is_completing)
-
-    @property
-    def has_live_instance(self) -> bool:
-        return self.instance is not None and self.instance.is_alive
-
-    @property
-    def has_ended_instance(self) -> bool:
-        """No VM, or one that is dead or on its way out."""
-        return not self.stranger and not self.has_live_instance
-
-    @property
-    def waits_for_vm(self) -> bool:
-        return self.phase in (Phase.ASKED, Phase.QUEUED)
-
-
-def phase_of(
-    node: Node | None, instance: Instance | None, request: Request | None, *, hidden: bool
-) -> Phase:
-    """The table of phases: flags x instance x request. First match stands."""
-    if hidden or node is None or node.is_unknowable:
-        return Phase.UNKNOWN
-    if node.is_powering_down:
-        return Phase.LEAVING
-    waits_for_power = node.is_powering_up or node.is_about_to_power_up
-    if node.is_held and (node.is_down or not (waits_for_power and node.is_allocated)):
-        return Phase.HELD  # a drain under a waiting job holds the node only after that job
-    if node.is_off:
-        return Phase.OFF
-    if waits_for_power:
-        if instance is not None and instance.is_alive:
-            return Phase.BOOTING
-        return Phase.QUEUED if request is not None else Phase.ASKED
-    if node.is_power_down_requested and not node.is_busy:
-        return Phase.LEAVING
-    if instance is None or not instance.is_alive:
-        return Phase.ENDING
-    return Phase.SICK if node.has_health_drain else Phase.UP
 
 
 class World:
@@ -234,6 +144,18 @@ class World:
             and (made is None or request.created is None or request.created <= made)
         ]
         return max(sources, key=lambda one: (one.created or self.now, one.name), default=None)
+
+    def was_made_for(self, request: Request, member: Member) -> bool:
+        """The node was given out before the request was made; a later job has its own request."""
+        if request.created is None:
+            return True
+        if member.jobs:
+            starts = [job.start_time for job in member.jobs if job.start_time is not None]
+            if not starts:
+                return any(job.group == request.job_id for job in member.jobs)
+            return min(starts) <= request.created + self.settings.clock_skew / 3
+        first = self.recall.see(f"power-up/{member.pool.id}/{member.name}").first
+        return first <= request.created or first == self.now
 
     # --- end of life
 

@@ -22,10 +22,11 @@ from slurm_flex.actions import (
     SaveConsole,
 )
 from slurm_flex.cluster.model import Pool
+from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job
 from slurm_flex.model.memory import Restart
 from slurm_flex.rules.reserved import reserved_end
-from slurm_flex.world import REQUEUE_PENALTY, Member, Phase, World
+from slurm_flex.world import REQUEUE_PENALTY, World
 
 EXPIRED = "slurm-flex: expired"
 LOST = "slurm-flex: lost"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from slurm_flex.hostlist import HostlistError, expand
-from slurm_flex.world import Member, World
+from slurm_flex.member import Member
+from slurm_flex.world import World
 
 _SPLIT = re.compile(r",(?![^\[]*\])")
 

@@ -64,3 +64,10 @@ def _pace(world: World, failure: Failure) -> tuple[timedelta, timedelta]:
     if failure is Failure.ACTIVE_REQUESTS:
         return settings.capacity_backoff, settings.capacity_backoff
     return settings.capacity_backoff, settings.capacity_backoff_max
+
+
+def capacity_back_off(world: World, owner: str, why: str) -> BackOff:
+    """One more wait for capacity, of a job (j51) or of a pool."""
+    settings = world.settings
+    first, longest = settings.capacity_backoff, settings.capacity_backoff_max
+    return world.recall.back_off(f"{owner}/{Failure.CAPACITY}", first, longest, why)

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from slurm_flex.actions import Action, NodePowerUp, SuspendExclude
+from slurm_flex.member import Member, Phase
 from slurm_flex.model.memory import PowerUp
 from slurm_flex.rules.exclusion import is_excluded
 from slurm_flex.rules.stopped import is_stopped
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 FIRST_REPEAT = timedelta(minutes=1)
 LONGEST_REPEAT = timedelta(hours=1)

@@ -11,8 +11,9 @@ from datetime import datetime
 from slurm_flex.actions import Action, Reserve, Unreserve
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
+from slurm_flex.member import Phase
 from slurm_flex.model import OWN_RESERVATION
-from slurm_flex.world import Phase, World
+from slurm_flex.world import World
 
 PREFIX = f"{OWN_RESERVATION}hold-"
 

@@ -19,11 +19,11 @@ from slurm_flex.actions import (
     MakeRequest,
 )
 from slurm_flex.cluster.model import LONGEST_RUN, Pool
+from slurm_flex.member import Member, Phase
 from slurm_flex.model import Job
 from slurm_flex.model.memory import SentRequest
 from slurm_flex.rules.breaker import may_launch
-from slurm_flex.rules.queue import was_made_for
-from slurm_flex.world import SHORTEST_RUN, Member, Phase, World
+from slurm_flex.world import SHORTEST_RUN, World
 
 NODES_A_REQUEST = 1000
 """Google's limit for one resize request, and for one deleteInstances call."""
@@ -241,7 +241,7 @@ def _may_still_be_listed(world: World, member: Member) -> bool:
     for request in world.requests_for(member):
         if not request.is_succeeded:
             continue
-        if was_made_for(world, request, member):
+        if world.was_made_for(request, member):
             return world.recall.see(f"unlisted/{member.pool.id}/{member.name}").passes < 3
     return False
 

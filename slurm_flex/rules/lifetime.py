@@ -19,13 +19,14 @@ from slurm_flex.actions import (
     Reserve,
     Unreserve,
 )
+from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, OWN_RESERVATION, Job, Reservation
 from slurm_flex.model.memory import Restart
 from slurm_flex.rules import holdback
 from slurm_flex.rules.exclusion import is_excluded
 from slurm_flex.rules.renewal import renew
 from slurm_flex.rules.reserved import LAPSES_AFTER, TOGETHER, stands_for
-from slurm_flex.world import SHORTEST_RUN, Member, Phase, World
+from slurm_flex.world import SHORTEST_RUN, World
 
 GOES_HOME = "slurm-flex: near its end of life"
 _WISH = re.compile(r"(?:^|[\s,;])flex-signal=(?:SIG)?([A-Z0-9+-]{1,12})(?:@(\d{1,6}))?(?=$|[\s,;])")

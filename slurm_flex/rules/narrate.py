@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 
 from slurm_flex.actions import Action, Event, JobComment, NodeComment
 from slurm_flex.failures import classify
+from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job, Request
 from slurm_flex.rules.ended import may_comment
 from slurm_flex.rules.failure import describe, pool_waits
 from slurm_flex.text import one_line
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 QUIET_FOR = timedelta(minutes=1)
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from slurm_flex.actions import Action, DeleteInstances, Event, SaveConsole
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
+from slurm_flex.member import Member, Phase
 from slurm_flex.rules.release import delay_job, release_job, release_nodes
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 WHY = "boot failed"
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from slurm_flex.actions import (
     Action,
+    Event,
     JobComment,
     JobNotify,
     JobRequeue,
@@ -20,11 +21,14 @@ from slurm_flex.actions import (
     NodeDrain,
     NodePowerDown,
 )
-from slurm_flex.model import OWN_COMMENT, RELEASE_REASON, Job
+from slurm_flex.cluster.model import Pool
+from slurm_flex.member import Member, Phase
+from slurm_flex.model import OWN_COMMENT, RELEASE_REASON, CloudError, Job
 from slurm_flex.model.memory import Delay
 from slurm_flex.rules.ended import down_keeping_reason, may_comment
+from slurm_flex.rules.failure import describe, note_failure
 from slurm_flex.text import one_line
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 
 def release_nodes(world: World, members: Iterable[Member], why: str) -> Iterator[Action]:
@@ -85,3 +89,23 @@ def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[A
         if job.is_requeueable or job.is_pending:
             world.recall.delays[str(job.id)] = Delay(world.now + wait, why)
             yield JobStart(job=job.id, after=wait, why=why)
+
+
+def give_back(
+    world: World, pool: Pool, waiting: list[Member], key: str, error: CloudError
+) -> Iterator[Action]:
+    """Release the nodes of a launch that failed; each of their jobs gets its back-off."""
+    groups = sorted({job.group for member in waiting for job in member.jobs})
+    failure, back_off = note_failure(world, pool, key, groups[0] if groups else None, error)
+    why = describe(failure, error)
+    yield Event(
+        event="REQUEST_FAILED",
+        pool=pool.id,
+        nodes=tuple(member.name for member in waiting),
+        text=why,
+        why="a launch failed",
+    )
+    for group in groups:
+        yield from release_job(world, group, why)
+        yield from delay_job(world, group, back_off.until - world.now, why)
+    yield from release_nodes(world, waiting, why)

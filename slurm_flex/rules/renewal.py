@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from slurm_flex.actions import Action, NodePowerDown
+from slurm_flex.member import Member, Phase
 from slurm_flex.model import Job
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 RENEWED = "slurm-flex: renewed for a job that needs a longer life"
 _FOR_WANT_OF_NODES = (

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurm_flex.actions import Action, DeleteInstances, Event
+from slurm_flex.member import Member
 from slurm_flex.rules.launch import NODES_A_REQUEST
 from slurm_flex.rules.stopped import is_stopped
-from slurm_flex.world import Member, World
+from slurm_flex.world import World
 
 
 def plan(world: World) -> Iterator[Action]:

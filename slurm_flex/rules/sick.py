@@ -24,10 +24,11 @@ from slurm_flex.actions import (
     SaveConsole,
 )
 from slurm_flex.cluster.model import Pool
+from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job
 from slurm_flex.rules.ended import may_comment
 from slurm_flex.text import one_line
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 REPLACED = "slurm-flex: replaced after a failed health check"
 _CHECK = re.compile(r"slurm-flex:\s*health:?\s*([A-Za-z0-9_.-]+)")

@@ -14,8 +14,9 @@ from slurm_flex.actions import (
     SaveConsole,
 )
 from slurm_flex.failures import Failure
+from slurm_flex.member import Member, Phase
 from slurm_flex.rules.release import say_goodbye
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 REASON = "slurm-flex: silent: its slurmd does not answer"
 

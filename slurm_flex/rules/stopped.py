@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurm_flex.actions import Action, CancelRequest, NodeDown, NodePowerDown
+from slurm_flex.member import Member, Phase
 from slurm_flex.rules.release import say_goodbye
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.world import World
 
 REASON = "slurm-flex: its partition is inactive"
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from slurm_flex.actions import Action, Event, JobStart, NodePowerDown, NodeResume
 from slurm_flex.cluster.model import Pool
-from slurm_flex.world import Member, Phase, World
+from slurm_flex.member import Member, Phase
+from slurm_flex.world import World
 
 COMPLETING_FOR = timedelta(minutes=15)
 RESET = "slurm-flex: back to idle"

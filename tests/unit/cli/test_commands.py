@@ -15,8 +15,8 @@ from slurm_flex.cli.explain import PHASES, meanings
 from slurm_flex.cluster import load_cluster
 from slurm_flex.cluster.settings import Settings, load_settings
 from slurm_flex.errors import FlexError
+from slurm_flex.member import Phase
 from slurm_flex.pause import paused_pools
-from slurm_flex.world import Phase
 from tests.unit.cli.conftest import Site
 
 COMMANDS = (

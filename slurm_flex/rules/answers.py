@@ -1,0 +1,84 @@
+"""Calls that failed before there was a request, and named instances that could not be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slurm_flex.actions import Action, DeleteInstances
+from slurm_flex.cluster.model import Pool
+from slurm_flex.failures import Failure, classify
+from slurm_flex.member import Phase
+from slurm_flex.model import CloudError
+from slurm_flex.model.memory import Answer
+from slurm_flex.rules.failure import note_failure
+from slurm_flex.rules.release import give_back
+from slurm_flex.world import World
+
+
+def plan(world: World) -> Iterator[Action]:
+    for pool in world.pools:
+        yield from _hear_answers(world, pool)
+        yield from _creations(world, pool)
+
+
+def _hear_answers(world: World, pool: Pool) -> Iterator[Action]:
+    """Errors of inserts, as apply found them out: judged like a request that failed."""
+    heard = [answer for answer in world.recall.answers if answer.pool == pool.id]
+    if not heard:
+        return
+    world.recall.answers = tuple(a for a in world.recall.answers if a.pool != pool.id)
+    for answer in heard:
+        error = CloudError(answer.code, answer.message)
+        world.recall.sent.pop(f"{pool.id}/{answer.request or answer.nodes[0]}", None)
+        waiting = [
+            m
+            for name in answer.nodes
+            if (m := world.members.get(name)) is not None
+            and m.phase in (Phase.ASKED, Phase.QUEUED)
+            and not world.is_settled(m)
+            and not (m.request is not None and m.request.state not in ("SENT",))
+        ]
+        key = f"{answer.request or '+'.join(answer.nodes)}@{answer.at.isoformat()}"
+        if classify(error) is Failure.ACTIVE_REQUESTS:
+            note_failure(world, pool, key, None, error)
+            _forget_the_launch(world, answer)
+            world.settle(waiting)
+        elif waiting:
+            yield from give_back(world, pool, waiting, key, error)
+
+
+def _forget_the_launch(world: World, answer: Answer) -> None:
+    """It left no record and was no launch: it stands in line, and its name is free again."""
+    for name in answer.nodes:
+        world.recall.asked[name] = world.recall.asked.get(name, ())[:-1]
+    if answer.request is not None:
+        stem, _, attempt = answer.request.rpartition("-")
+        key = f"{answer.pool}/{stem}"
+        if world.recall.attempts.get(key) == int(attempt):
+            world.recall.attempts[key] -= 1
+
+
+def _creations(world: World, pool: Pool) -> Iterator[Action]:
+    """Named instances that Compute Engine couldn't make: give up the try, keep the reason."""
+    if pool.is_flex_start:
+        return
+    errors = {
+        instance.name: instance.error
+        for instance in world.groups[pool.id].instances
+        if instance.error is not None and not instance.is_alive
+    }
+    failed = [
+        m
+        for name in errors
+        if (m := world.members.get(name)) is not None
+        and m.phase in (Phase.ASKED, Phase.QUEUED)
+        and not world.is_settled(m)
+    ]
+    if not failed:
+        return
+    names = tuple(sorted(m.name for m in failed))
+    yield DeleteInstances(pool=pool.id, nodes=names, why="they could not be made")
+    for member in failed:
+        error = errors[member.name] or CloudError()
+        key = f"{member.name}@{world.recall.see(f'power-up/{pool.id}/{member.name}').first}"
+        yield from give_back(world, pool, [member], key, error)

@@ -1,0 +1,71 @@
+"""Slurm waits as long as we do, and a job no shorter than its back-off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+from slurm_flex.actions import Action, JobStart, NodePowerUp
+from slurm_flex.cluster.model import Pool
+from slurm_flex.member import Member, Phase
+from slurm_flex.world import World
+
+_YOUNG: Final = timedelta(minutes=2)
+_DELAY_SLACK: Final = timedelta(seconds=30)
+
+
+def plan(world: World) -> Iterator[Action]:
+    for pool in world.pools:
+        yield from _rearm(world, pool)
+    yield from _keep_delays(world)
+
+
+def _rearm(world: World, pool: Pool) -> Iterator[Action]:
+    """Start ResumeTimeout anew, so that Slurm waits as long as we do, srun and salloc included."""
+    pace = world.resume_timeout / 3
+    due = []
+    for member in world.undecided(Phase.ASKED, Phase.QUEUED):
+        if member.pool.id != pool.id or member.node is None or not member.node.is_powering_up:
+            continue
+        armed = world.recall.armed.setdefault(member.name, _last_armed(world, member))
+        if world.now - armed >= pace:
+            world.recall.armed[member.name] = world.now
+            due.append(member)
+    if due:
+        yield NodePowerUp(
+            nodes=tuple(member.name for member in due),
+            why="still queued: its ResumeTimeout starts anew",
+        )
+
+
+def _last_armed(world: World, member: Member) -> datetime:
+    """Memory lost means re-arm now; a request this young was made by a launch that armed it.
+
+    What stands in line without a request was armed a third of ResumeTimeout ago at the most.
+    """
+    made = member.request.created if member.request is not None else None
+    if made is None or world.now - made <= _YOUNG:
+        return made or world.now
+    return datetime.min.replace(tzinfo=timezone.utc)
+
+
+def _keep_delays(world: World) -> Iterator[Action]:
+    """A back-off that Slurm hasn't taken yet, or has shortened, is set again."""
+    jobs = {str(job.id): job for job in world.jobs}
+    for key, delay in sorted(world.recall.delays.items(), key=lambda item: int(item[0])):
+        job = jobs.get(key)
+        if job is None or delay.until <= world.now:
+            del world.recall.delays[key]
+            continue
+        if not job.is_pending or job.is_completing or _was_just_delayed(world, key):
+            continue
+        if job.is_held:
+            continue  # somebody holds it: the start time is not what it waits for
+        starts = job.start_time if job.waits_for_begin_time else None
+        if starts is None or starts < delay.until - _DELAY_SLACK:
+            yield JobStart(job=job.id, after=delay.until - world.now, why=delay.why)
+
+
+def _was_just_delayed(world: World, key: str) -> bool:
+    return world.recall.last.delays.get(key) != world.recall.delays[key]
