@@ -40,7 +40,10 @@ def _methods(api: str, version: str) -> list[tuple[str, re.Pattern[str], str, Js
     def walk(resources_: Json, prefix: str) -> None:
         for resource, item in resources_.items():
             for name, method in item.get("methods", {}).items():
-                path = re.sub(r"\{\+(\w+)\}", r"(?P<\1>.+)", method["path"])
+                path = method["path"]
+                for key, parameter in method.get("parameters", {}).items():
+                    shape = parameter.get("pattern", ".+").strip("^$")
+                    path = path.replace(f"{{+{key}}}", f"(?P<{key}>{shape})")
                 path = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)
                 pattern = re.compile(f"/{base}{path}")
                 found.append((method["httpMethod"], pattern, f"{prefix}{resource}.{name}", method))
