@@ -95,8 +95,9 @@ class HookLog:
     def say(self, text: str) -> None:
         line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))[:2000]
         _to_syslog(f"<{_SYSLOG_DAEMON_NOTICE}>{self._name}: {line}".encode())
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        whole = f"{stamp} {self._name}: {line}\n".encode()
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        whole = f"{stamp}.{int(now % 1 * 1000):03}Z {self._name}: {line}\n".encode()
         with contextlib.suppress(OSError):
             os.write(2, whole)
         if self._file is None:

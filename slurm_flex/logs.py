@@ -28,8 +28,8 @@ def set_up(level: str) -> None:
             structlog.processors.add_log_level,
             *stamps,
             structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(
-                key_order=["timestamp", "level", "event"], drop_missing=True, repr_native_str=False
+            structlog.processors.LogfmtRenderer(
+                key_order=["timestamp", "level", "event"], drop_missing=True
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),

@@ -54,7 +54,7 @@ def node_story(node: Facts, status: Facts, now: datetime) -> str:
 def _off(node: Facts) -> str:
     if node["vm"]:
         return f"off, its VM is still {node['vm']} and is being removed"
-    if "DOWN" in (node["slurm"] or ""):
+    if "DOWN" in (node["slurm"] or "").upper().split("+"):
         return f"off and down: {node['reason'] or 'no reason'}"
     return "off, no VM, nothing billed"
 

@@ -74,6 +74,7 @@ def test_nodes_shows_what_is_not_off_and_counts_the_rest(site: Site) -> None:
     assert "held by ada: bad fan" in shown["c1-gx-4"]
     assert "drained by slurm-flex" in shown["c1-gx-5"]
     assert lines[-1].startswith("2 more are off")
+    assert "nothing billed" in site.call("nodes", "--all").out
 
 
 def test_nothing_up_is_said_to_cost_nothing(site: Site) -> None:
