@@ -26,7 +26,7 @@ from slurm_flex.actions import (
 from slurm_flex.cluster import Cluster, Pool
 from slurm_flex.compute.calls import Caller
 from slurm_flex.compute.clients import Clients
-from slurm_flex.compute.errors import ComputeError
+from slurm_flex.compute.errors import AlreadyExists, ComputeError, NotFound
 from slurm_flex.compute.fleet import Operation, Verdict
 from slurm_flex.compute.operations import is_already, started
 from slurm_flex.compute.templates import run_duration_of
@@ -77,7 +77,23 @@ class Mutations:
             request_id=self._request_id(MakeRequest.KIND, pool, name, *nodes, nonce),
         )
         handle = Operation(pool.id, MakeRequest.KIND, (name,), scope=pool.zone)
-        return self._send(handle, self._clients.requests.insert_unary, request)
+        try:
+            return self._send(handle, self._clients.requests.insert_unary, request)
+        except AlreadyExists as error:
+            if not self._is_there(pool, name, nodes):
+                raise
+            return replace(handle, verdict=Verdict.ALREADY, error=error.error)
+
+    def _is_there(self, pool: Pool, name: str, nodes: Sequence[str]) -> bool:
+        """Whether the very request exists: a refusal may be about its name or one of its nodes."""
+        request = compute_v1.GetInstanceGroupManagerResizeRequestRequest(
+            **self._group(pool), resize_request=name
+        )
+        try:
+            found = self._call(self._clients.requests.get, request, where=f"request {name}")
+        except NotFound:
+            return False
+        return {item.name for item in found.instances} == set(nodes)
 
     def cancel_request(self, pool: Pool, name: str, *, nonce: str) -> Operation:
         request = compute_v1.CancelInstanceGroupManagerResizeRequestRequest(

@@ -20,7 +20,6 @@ from slurm_flex.actions import (
     CreateInstances,
     DeleteInstances,
     DeleteRequest,
-    MakeRequest,
     ReportHost,
 )
 from slurm_flex.compute.calls import Caller
@@ -40,10 +39,10 @@ _ALREADY: Final = {
     DeleteInstances.KIND: _GONE,
     CreateInstances.KIND: _THERE,
     CreateGroup.KIND: _THERE,
-    MakeRequest.KIND: _THERE,
     ReportHost.KIND: ("FAILED_WITH_UNEXPECTED_STATUS",),  # it was reported before
 }
-"""By kind of action: the codes that say that nothing was left to do."""
+"""By kind of action: the codes that say that nothing was left to do. A request is not among them:
+its own name may be taken, or that of one of its nodes, and only a look tells."""
 
 
 def is_already(kind: str, target: Sequence[str], error: CloudError) -> bool:
@@ -51,8 +50,6 @@ def is_already(kind: str, target: Sequence[str], error: CloudError) -> bool:
     code = code_words(error)
     if not any(word in code for word in _ALREADY.get(kind, ())):
         return False
-    if kind == MakeRequest.KIND:  # its name may be taken, or that of one of its nodes
-        return f"resizeRequests/{target[0]}'" in error.message
     # One taken name fails the whole call: the others were not made.
     return kind != CreateInstances.KIND or len(target) == 1
 

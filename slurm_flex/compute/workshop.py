@@ -42,7 +42,8 @@ from slurm_flex.model.cloud import CloudError
 
 PATIENCE: Final = timedelta(minutes=20)
 """How long one step may take. A group that is filling is deleted only once it is full."""
-_BETWEEN_LOOKS: Final = 1.0
+_FIRST_LOOK: Final = 0.2
+_BETWEEN_LOOKS: Final = 2.0
 _PATCH: Final = "patch_group"
 
 
@@ -197,6 +198,7 @@ class Workshop:
     def _wait(self, operations: tuple[Operation, ...], step: Step, patience: timedelta) -> None:
         """Until all are over. Raises the ComputeError of the first that failed."""
         end = time.monotonic() + patience.total_seconds()
+        pause = _FIRST_LOOK
         waiting = operations
         while waiting:
             outcomes = poll(
@@ -210,7 +212,8 @@ class Workshop:
                 late = f"not done within {format_duration(patience)}; it may still be"
                 raise Unreachable(CloudError("timeout", late), where=step.text)
             if waiting:
-                self._sleep(_BETWEEN_LOOKS)
+                self._sleep(pause)
+                pause = min(2 * pause, _BETWEEN_LOOKS)
 
     def _begin(self, step: Step) -> tuple[Operation, ...]:
         project, kind = self._cluster.project, step.kind

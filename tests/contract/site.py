@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
 from slurm_flex.cluster import Cluster, Pool, parse_cluster
 from slurm_flex.cluster.settings import Settings, parse_settings
 from slurm_flex.compute import open_fleet
+from slurm_flex.compute.clients import sign_in
 from slurm_flex.compute.fleet import Operation, Outcome
 from slurm_flex.compute.google import GoogleFleet
 from slurm_flex.emulator.launcher import Emulator
 from slurm_flex.model import Group
+
+T = TypeVar("T")
 
 PROJECT = "p1"
 IMAGE = "projects/p1/global/images/family/nodes"
@@ -138,7 +140,7 @@ class Cloud:
     def client(self, kind: type[Any]) -> Any:
         """A client of Google's, for what others do in the same project."""
         options = {"api_endpoint": self.emulator.url}
-        return kind(credentials=AnonymousCredentials(), client_options=options)
+        return kind(credentials=sign_in("anonymous"), client_options=options)
 
     def insert_foreign_vm(self, name: str, labels: dict[str, str]) -> None:
         """A VM that somebody else made by hand."""
@@ -177,7 +179,7 @@ def startup_script(item: Pool) -> str:
     return f"#!/bin/bash\necho {item.id}\n"
 
 
-def until(look: Callable[[], Any], holds: Callable[[Any], bool], within: float = 20) -> Any:
+def until(look: Callable[[], T], holds: Callable[[T], bool], within: float = 20) -> T:
     """Look until it holds; fail with what was last seen."""
     end = time.monotonic() + within
     found = look()
