@@ -1,0 +1,196 @@
+"""A pool that fails again and again is left in peace for a while (DESIGN: rule `breaker`)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from slurm_flex.actions import CreateInstances, Event, MakeRequest
+from slurm_flex.model import Memory, Snapshot
+from slurm_flex.model.memory import Answer
+from tests.builders import (
+    NO_PERMISSION,
+    NOON,
+    QUOTA,
+    STOCKOUT,
+    Played,
+    decide,
+    instance,
+    job,
+    later,
+    node,
+    passes,
+    request,
+    world,
+)
+
+BAD_TYPE = ("INVALID_MACHINE_TYPE", "Specified machine type is invalid.")
+
+
+def failed(attempt: int, error: tuple[str, str], minute: int) -> Snapshot:
+    """Job 51's request of that attempt has just failed."""
+    start = f"+{minute}m"
+    return world(
+        node("c1-gx-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts=start),
+        request(f"j51-{attempt}", "c1-gx-0", "FAILED", created=start, error=error),
+        now=f"+{minute + 1}m",
+    )
+
+
+def another_asks(minute: int) -> Snapshot:
+    """Job 60 has been placed on another node of the pool."""
+    return world(
+        node("c1-gx-0", "idle~"),
+        node("c1-gx-5", "alloc#"),
+        job(60, nodes="c1-gx-5", starts=f"+{minute}m"),
+        now=f"+{minute}m",
+    )
+
+
+def opened(played: Played) -> list[Event]:
+    return [one for one in played.all.of(Event) if "BREAKER" in one.event and "OPEN" in one.event]
+
+
+@pytest.mark.parametrize("error", [NO_PERMISSION, BAD_TYPE])
+def test_what_only_a_person_can_mend_opens_it_at_once(error: tuple[str, str]) -> None:
+    """Scenario 6."""
+    played = passes(failed(1, error, 0), another_asks(3))
+    assert opened(played)
+    assert not played.all.of(MakeRequest)
+
+
+def test_it_says_why_and_when_it_tries_again() -> None:
+    played = passes(failed(1, NO_PERMISSION, 0), another_asks(3))
+    (event,) = opened(played)
+    assert event.pool == "gx"
+    assert "permission" in event.text.lower()
+    comment = next(one for one in played[1].kind("job_comment"))
+    assert getattr(comment, "text", "").startswith("flex: ")
+
+
+def test_it_tries_once_after_its_time_and_closes_when_that_is_good() -> None:
+    played = passes(failed(1, NO_PERMISSION, 0), another_asks(3))
+    two = world(
+        node("c1-gx-[4-5]", "alloc#"),
+        job(60, nodes="c1-gx-5", starts="+3m"),
+        job(61, nodes="c1-gx-4", starts="+3m"),
+        now="+3h",
+    )
+    probe = passes(two, later(two, "30s"), memory=played.memory)
+    sent = probe.all.of(MakeRequest)
+    assert len({one.name for one in sent}) == 1
+    job_id = sent[0].job
+    (name,) = sent[0].nodes
+    good = world(
+        node("c1-gx-[4-5]", "alloc#"),
+        node(name, "alloc"),
+        instance(name, created="+3h1m"),
+        request(sent[0].name, name, "SUCCEEDED", created="+3h"),
+        job(60, nodes="c1-gx-5", starts="+3m"),
+        job(61, nodes="c1-gx-4", starts="+3m"),
+        now="+3h4m",
+    )
+    after = passes(good, later(good, "30s"), memory=probe.memory)
+    assert {one.job for one in after.all.of(MakeRequest)} == {60, 61} - {job_id}
+
+
+def test_other_pools_are_untouched() -> None:
+    from tests.builders import pool
+
+    broken = world(
+        pool("gx", size=1),
+        pool("gy", size=1),
+        node("c1-gx-0", "alloc#"),
+        node("c1-gy-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts="now"),
+        job(52, nodes="c1-gy-0", partition="gy"),
+        request("j51-1", "c1-gx-0", "FAILED", created="now", error=NO_PERMISSION),
+        now="+1m",
+    )
+    assert [one.pool for one in decide(broken).of(MakeRequest)] == ["gy"]
+
+
+def test_want_of_capacity_never_opens_it() -> None:
+    memory = None
+    for attempt in range(1, 9):
+        played = passes(failed(attempt, STOCKOUT, attempt * 90), memory=memory)
+        memory = played.memory
+        assert not opened(played)
+
+
+def test_boot_failures_among_the_last_launches_open_it() -> None:
+    memory = None
+    seen = []
+    for attempt in range(1, 4):
+        minute = attempt * 120
+        dead = world(
+            node("c1-gx-0", "alloc#"),
+            job(51, nodes="c1-gx-0", starts=f"+{minute}m"),
+            request(f"j51-{attempt}", "c1-gx-0", "SUCCEEDED", created=f"+{minute}m"),
+            instance("c1-gx-0", created=f"+{minute}m", number=str(attempt)),
+            now=f"+{minute + 17}m",
+        )
+        played = passes(dead, later(dead, "5s"), memory=memory)
+        memory = played.memory
+        seen.append(bool(opened(played)))
+    assert seen == [False, True, seen[2]]
+
+
+def test_an_expiry_is_no_failure() -> None:
+    """Scenario 47: nothing counts towards the breaker."""
+    memory = None
+    for life in range(6):
+        end = f"+{life * 60 + 30}m"
+        up = world(
+            node("c1-gx-0", "idle"),
+            instance("c1-gx-0", created=f"+{life * 60}m", ends=end, number=str(life)),
+            now=f"+{life * 60 + 29}m",
+        )
+        gone = world(node("c1-gx-0", "idle"), now=f"+{life * 60 + 31}m")
+        off = world(node("c1-gx-0", "idle~"), now=f"+{life * 60 + 33}m")
+        played = passes(up, gone, off, memory=memory)
+        memory = played.memory
+        assert not opened(played)
+    assert all(one.outcome == "good" for one in played.memory.launches.get("gx", ()))
+
+
+def test_an_insert_that_was_refused_counts_as_a_request_that_failed() -> None:
+    """The operation failed after HTTP 200: apply hands the answer to the next plan."""
+    waiting = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="-10s"))
+    first = passes(waiting)
+    (sent,) = first.all.of(MakeRequest)
+    answer = Answer("gx", sent.name, sent.nodes, *NO_PERMISSION, at=NOON)
+    from dataclasses import replace
+
+    told = replace(first.memory, answers=(answer,))
+    played = passes(later(waiting, "30s"), later(waiting, "60s"), memory=told)
+    assert opened(played)
+    assert not played.memory.answers
+    assert not played.all.of(MakeRequest)
+
+
+def test_a_quota_answer_makes_the_pool_wait() -> None:
+    played = passes(failed(1, QUOTA, 0), another_asks(2))
+    assert not played[1].of(MakeRequest)
+    late = passes(another_asks(60), memory=played.memory)
+    assert late.all.of(MakeRequest)
+
+
+def test_six_launches_of_a_node_in_an_hour_are_enough() -> None:
+    """launches_per_node_hour, then the breaker: whatever the reason."""
+    memory = Memory()
+    sent = 0
+    for minute in range(0, 60, 3):
+        asks = world(
+            node("c1-gx-0", "alloc#"),
+            job(100 + minute, nodes="c1-gx-0", starts=f"+{minute}m"),
+            now=f"+{minute}m",
+        )
+        gone = world(node("c1-gx-0", "idle~"), now=f"+{minute + 2}m")
+        played = passes(asks, gone, memory=memory)
+        memory = played.memory
+        sent += len(played.all.of(MakeRequest)) + len(played.all.of(CreateInstances))
+    assert sent <= 6
+    assert timedelta(0) < memory.breakers["gx"].retry_at - NOON

@@ -1,0 +1,193 @@
+"""No wait unexplained: the job's AdminComment, the node's Comment (DESIGN: rule `narrate`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slurm_flex.actions import JobComment, NodeComment
+from slurm_flex.model import Snapshot
+from tests.builders import (
+    STOCKOUT,
+    Thing,
+    decide,
+    half_seen,
+    instance,
+    job,
+    later,
+    node,
+    passes,
+    repeat,
+    request,
+    world,
+)
+
+
+def waiting(*more: Thing, comment: str | None = None, mark: str | None = None) -> Snapshot:
+    return world(
+        node("c1-gx-[0-1]", "alloc#", comment=mark),
+        job(51, nodes="c1-gx-[0-1]", starts="-2h", admin_comment=comment),
+        request("j51-1", "c1-gx-[0-1]", created="-2h", last=STOCKOUT),
+        *more,
+    )
+
+
+def test_a_job_in_the_queue_is_told_why_since_when_and_what_was_answered_last() -> None:
+    """Scenario 79."""
+    text = decide(waiting()).one(JobComment).text
+    assert text.startswith("flex: ")
+    assert "j51-1" in text
+    assert "10:00" in text
+
+
+def test_nothing_is_said_twice() -> None:
+    text = decide(waiting()).one(JobComment).text
+    mark = decide(waiting()).of(NodeComment)[0].text
+    told = waiting(comment=text, mark=mark)
+    assert not passes(*(later(told, f"{n * 30}s") for n in range(5))).all.of_kinds(
+        "job_comment", "node_comment"
+    )
+
+
+def test_a_comment_that_somebody_else_wrote_stays() -> None:
+    acts = passes(*repeat(waiting(comment="budget 42", mark="loose cable"), 3)).all
+    assert not acts.of_kinds("job_comment", "node_comment")
+
+
+def test_comments_may_be_turned_off() -> None:
+    from slurm_flex.cluster.settings import Settings
+
+    quiet = replace(waiting(), settings=Settings(comments=False))
+    assert not passes(*repeat(quiet, 3)).all.of_kinds("job_comment", "node_comment")
+
+
+def test_a_job_in_line_is_told_so() -> None:
+    """Scenario 83: 50 shown "in line"."""
+    snapshot = world(
+        node("c1-gx-[0-2]", "alloc#"),
+        job(51, nodes="c1-gx-0", priority=900),
+        job(52, nodes="c1-gx-1", priority=800),
+        job(53, nodes="c1-gx-2", priority=700),
+        settings={"active_requests": 1},
+    )
+    played = passes(*(later(snapshot, f"{n * 30}s") for n in range(5)))
+    last = {one.job: one.text for one in played.all.of(JobComment)}
+    assert "in line" in last[52]
+    assert "in line" in last[53]
+    assert "in line" not in last[51]
+
+
+def test_a_paused_pool_says_so() -> None:
+    snapshot = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0"), paused=["gx"])
+    texts = [one.text for one in passes(*repeat(snapshot, 2)).all.of(JobComment)]
+    assert any("paused" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        "quotes \" and ' and `id`",
+        "newline\nand\ttab\r and \x1b[31m",
+        "$(reboot) %s %n {0}",
+        "용량이 부족합니다" * 20,
+        "x" * 4096,
+    ],
+)
+def test_an_error_text_becomes_one_short_line(evil: str) -> None:
+    """Scenario 88: at most 200 characters."""
+    snapshot = world(
+        node("c1-gx-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts="-2h"),
+        request("j51-1", "c1-gx-0", created="-2h", last=("STRANGE", evil)),
+    )
+    failed = world(
+        node("c1-gx-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts="-2h"),
+        request("j51-1", "c1-gx-0", "FAILED", created="-2h", error=("STRANGE", evil)),
+    )
+    for acts in (decide(snapshot), decide(failed)):
+        texts = [
+            getattr(one, field)
+            for one in acts
+            for field in ("text", "reason")
+            if isinstance(getattr(one, field, None), str) and one.KIND != "event"
+        ]
+        assert texts
+        for text in texts:
+            assert len(text) <= 200
+            assert text.isprintable()
+
+
+@pytest.mark.parametrize("error", [("", ""), ("", "no code"), ("NO_TEXT", "")])
+def test_an_error_with_missing_parts_is_told_too(error: tuple[str, str]) -> None:
+    snapshot = world(
+        node("c1-gx-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts="-2h"),
+        request("j51-1", "c1-gx-0", "FAILED", created="-2h", error=error),
+    )
+    acts = decide(snapshot)
+    assert acts.of_kinds("node_power_down")
+    assert all(
+        getattr(one, "reason", "").startswith("slurm-flex: ") for one in acts.kind("node_down")
+    )
+
+
+def test_five_hundred_jobs_share_their_nodes_comments() -> None:
+    """Grouped, so that they cost a handful of calls: nodes of which the same is said are one."""
+    from tests.builders import pool
+
+    snapshot = world(
+        pool("gx", size=300),
+        node("c1-gx-[0-299]", "idle#"),
+        *(request(f"m-{n:08x}-1", f"c1-gx-{n}", created="-2h") for n in range(300)),
+        settings={"active_requests": 300},
+    )
+    texts = decide(snapshot).of(NodeComment)
+    assert sum(len(one.nodes) for one in texts) in (0, 300)
+    same = {one.text for one in texts}
+    assert len(texts) == len(same)
+
+
+def test_a_pool_that_cant_be_seen_is_not_told_about() -> None:
+    """A story must be true: with half a listing nobody knows whether VMs boot."""
+    whole = waiting()
+    blind = world(
+        node("c1-gx-[0-1]", "alloc#"),
+        job(51, nodes="c1-gx-[0-1]", starts="-2h", admin_comment=decide(whole)[-1].why),
+        half_seen("gx"),
+        now="+30s",
+    )
+    text = decide(whole).one(JobComment).text
+    blind = replace(
+        blind,
+        slurm=replace(blind.slurm, jobs=(replace(blind.slurm.jobs[0], admin_comment=text),)),
+    )
+    played = passes(whole, blind, later(blind, "30s"))
+    assert not played[1].of_kinds("job_comment", "node_comment")
+    assert not played[2].of_kinds("job_comment", "node_comment")
+
+
+def test_a_node_that_is_up_isnt_called_off() -> None:
+    snapshot = world(
+        node("c1-gx-0", "idle", comment="flex: off"),
+        instance("c1-gx-0", created="-10m"),
+        request("j51-1", "c1-gx-0", "SUCCEEDED", created="-11m"),
+    )
+    (told,) = passes(*repeat(snapshot, 2)).all.of(NodeComment)[-1:]
+    assert "off" not in told.text
+
+
+def test_a_job_that_runs_isnt_said_to_wait() -> None:
+    snapshot = world(
+        node("c1-gx-[0-1]", "alloc"),
+        instance("c1-gx-[0-1]", created="-10m"),
+        job(
+            51, "R", nodes="c1-gx-[0-1]", starts="-1m",
+            admin_comment="flex: waiting for capacity since 10:00, request j51-1 accepted",
+        ),
+        request("j51-1", "c1-gx-[0-1]", "SUCCEEDED", created="-2h"),
+    )  # fmt: skip
+    texts = [one.text for one in passes(*repeat(snapshot, 2)).all.of(JobComment)]
+    assert texts
+    assert "waiting" not in texts[-1]
