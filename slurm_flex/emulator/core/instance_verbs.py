@@ -41,7 +41,7 @@ def insert(  # noqa: PLR0917
     if not merged.get("machineType"):
         raise required("resource.machineType")
     machine = str(merged["machineType"]).rsplit("/", 1)[-1]
-    if machine not in world.catalog.machine_types:
+    if world.machine_type(scope.name, machine) is None:
         raise invalid(
             "resource.machineType", merged["machineType"], "The referenced resource does not exist."
         )

@@ -77,6 +77,10 @@ class Knobs:
     operation_reads_per_minute: int = _knob(1500, "operations.get, a region", "documented")
     heavy_reads_per_minute: int = _knob(1500, "operations.wait, aggregatedList", "documented")
 
+    not_offered: str = _knob(
+        "", "machine types that a zone lacks: ZONE/MACHINE_TYPE patterns with commas", "assumed"
+    )
+
     # How long things are remembered, emulated time.
     request_retention: timedelta = _knob(
         timedelta(days=14), "a finished resize request is listed this long", "documented"
@@ -163,7 +167,8 @@ class Knobs:
     )
     strict_groups: bool = _knob(
         True,
-        "a resize request needs a Flex-start template and a group without repair",
+        "a resize request needs a group that doesn't repair, has one version, termination action "
+        "DELETE and, if regional, shape ANY_SINGLE_ZONE",
         "documented",
     )
     flex_machine_types: str = _knob(

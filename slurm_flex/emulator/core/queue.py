@@ -232,7 +232,9 @@ def _infeasible(world: World, group: Group, request: Request) -> Problem | None:
     if over := _over_limit(world, group, request):
         return over
     template = _template(world, group)
-    machine = world.catalog.machine_types.get(machine_type(world, group))
+    name = machine_type(world, group)
+    offers = (world.machine_type(zone, name) for zone in candidate_zones(world, group))
+    machine = next((offer for offer in offers if offer), None)
     if machine is None:
         return Problem("INVALID_MACHINE_TYPE", "Specified machine type is invalid.")
     for card in template.get("properties", {}).get("guestAccelerators", ()):

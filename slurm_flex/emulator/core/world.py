@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from slurm_flex.emulator.core.catalog import Catalog, load
+from slurm_flex.emulator.core.catalog import Catalog, MachineType, load
 from slurm_flex.emulator.core.errors import Problem
 from slurm_flex.emulator.core.faults import Fault
 from slurm_flex.emulator.core.knobs import Knobs
@@ -173,6 +174,13 @@ class World:
         """Let those act who registered for this event."""
         for action in LISTENERS.get(kind, ()):
             action(self, record)
+
+    def machine_type(self, zone: str, name: str) -> MachineType | None:
+        """The machine type of that name, if the zone offers it."""
+        lacking = [item.strip() for item in self.knobs.not_offered.split(",")]
+        if any(fnmatchcase(f"{zone}/{name}", pattern) for pattern in lacking):
+            return None
+        return self.catalog.machine_types.get(name)
 
     def new_id(self) -> str:
         """A numeric id of a resource, as text: uint64 in the API."""

@@ -137,7 +137,7 @@ def _machine_type(call: Call, item: MachineType) -> Json:
 @serve("GET", "zones/{zone}/machineTypes/{machineType}", "machineTypes.get")
 def _get_machine_type(call: Call) -> Json:
     zone, name = call.scope.name, call.path["machineType"]
-    found = call.world.catalog.machine_types.get(name)
+    found = call.world.machine_type(zone, name)
     if found is None:
         raise not_found(f"projects/{call.project}/zones/{zone}/machineTypes/{name}")
     return _machine_type(call, found)
@@ -147,7 +147,11 @@ def _get_machine_type(call: Call) -> Json:
 def _list_machine_types(call: Call) -> Json:
     return call.listing(
         "compute#machineTypeList",
-        list(call.world.catalog.machine_types.values()),
+        [
+            found
+            for name in call.world.catalog.machine_types
+            if (found := call.world.machine_type(call.scope.name, name))
+        ],
         lambda item: item.name,
         lambda item: _machine_type(call, item),
         collection=f"{call.scope.path}/machineTypes",

@@ -88,7 +88,8 @@ def _faults(world: World) -> str:
         where = ", ".join(f"{key} {value}" for key, value in item.where.items()) or "everywhere"
         left = "until cleared" if item.left is None else f"{item.left} more"
         until = item.until.isoformat(timespec="seconds") if item.until else ""
-        rows.append((item.name, where, str(item.params or ""), left, until))
+        params = ", ".join(f"{key} {value}" for key, value in item.params.items())
+        rows.append((item.name, where, params, left, until))
     return _table("Faults in force", ("name", "where", "with", "times", "until"), rows)
 
 

@@ -23,7 +23,15 @@ from slurm_flex.emulator.web.limits import RateLimits, rate_limit_exceeded
 from slurm_flex.emulator.web.partial import select
 
 Json = dict[str, Any]
-__all__ = ["Answer", "Asked", "Service", "catalog_calls", "group_calls", "instance_calls"]
+__all__ = [
+    "ENDPOINTS",
+    "Answer",
+    "Asked",
+    "Service",
+    "catalog_calls",
+    "group_calls",
+    "instance_calls",
+]
 _PREFIX: Final = re.compile(r"/compute/(v1|beta)/(.*)\Z")
 BAD_GATEWAY: Final = (
     b"<!DOCTYPE html>\n<html lang=en>\n<title>Error 502 (Server Error)!!1</title>\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.emulator.here import REGION, Here
+from tests.unit.emulator.here import REGION, ZONE, Here
 
 
 def test_a_request_is_created_accepted_provisioned_and_succeeds() -> None:
@@ -229,6 +229,16 @@ def test_any_machine_type_will_do_where_the_knob_says_so() -> None:
 def test_h4d_has_no_gpu_and_is_offered_all_the_same() -> None:
     here = Here()
     here.up(here.group(machine="h4d-standard-192"), "j1-1", "n-0")
+
+
+def test_a_machine_type_that_the_zone_lacks_is_invalid_there() -> None:
+    here = Here(not_offered="us-central1-a/a3-*, us-east1-b/*")
+    group = here.group()
+    assert here.failure(here.ask(group, "j1-1", "n-0"))["code"] == "INVALID_MACHINE_TYPE"
+    here.refused(404, "GET", f"{ZONE}/machineTypes/a3-ultragpu-8g")
+    here.ok("GET", "zones/us-central1-b/machineTypes/a3-ultragpu-8g")
+    names = {item["name"] for item in here.ok("GET", f"{ZONE}/machineTypes")["items"]}
+    assert "g2-standard-4" in names and "a3-ultragpu-8g" not in names
 
 
 def test_an_unknown_accelerator_fails_the_operation() -> None:
