@@ -247,6 +247,8 @@ class Rendering(_Section):
     not at all (GPUs are counted and not isolated)."""
     conf_server: Host = ""
     """HOST or HOST:PORT of slurmctld as the nodes reach it. Empty: the controller's host name."""
+    slurmd_options: str = ""
+    """Further options of slurmd on the nodes, such as "-v"."""
     auth_type: Literal["munge", "slurm"] = "munge"
     """What the key is for: auth/munge, or auth/slurm (Slurm 23.11 and later)."""
     key_source: KeySource = ""

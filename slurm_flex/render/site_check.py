@@ -179,9 +179,12 @@ def _unmet(
         in_force = pending.line.partition("=")[2] if pending else value
         if one.is_met_by(in_force):
             continue
+        where = there.where if there else str(slurm_conf)
+        if there and _is_main(there):  # it came from there
+            where = f"cluster_config.json: orchestrator_spec.slurm_spec.config.{there.key}"
         by_key[one.key] = Finding(
             what=f"{one.key} is {value}" if value else f"{one.key} isn't set",
-            where=there.where if there else str(slurm_conf),
+            where=where,
             line=one.line(in_force),
             instead_of=f"{there.key}={value}" if there else "",
             why="; ".join([*([pending.why] if pending else []), one.why]),
