@@ -179,7 +179,7 @@ class Knobs:
     )
 
     # The neighbours: Resource Manager, IAM, Filestore, Lustre, Secret Manager.
-    projects: str = _knob("*", "the projects that exist, as a pattern", "assumed")
+    projects: str = _knob("*", "the projects that exist, as a pattern", "documented")
     iam_bindings: dict[str, Any] = _knob(
         {"roles/editor": ["serviceAccount:{number}@cloudservices.gserviceaccount.com"]},
         'the project policy: role to members, or to {"members": [], "condition": {}}; {number} is '
