@@ -12,6 +12,7 @@ from slurm_flex.model import SlurmConfig
 _NOTHING: Final = frozenset(("", "(null)", "n/a", "none", "unknown", "not_set", "not set"))
 _FOREVER: Final = frozenset(("infinite", "unlimited", "-1"))
 _SECONDS: Final = re.compile(r"(\d{1,12})(?:\.\d+)?\s*(?:s|secs?|seconds?)?", re.ASCII | re.I)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 _LIMIT: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", re.ASCII)
 CONFIG_TIMES: Final = ("SuspendTime", "SuspendTimeout", "ResumeTimeout")
 CONFIG_KEYS: Final = (
@@ -64,10 +65,9 @@ def parse_time(value: str | None) -> datetime | None:
     text = parse_text(value)
     if text is None:
         return None
-    try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
-    except ValueError as error:
-        raise ValueError(f'"{text}" is not a time as Slurm prints it') from error
+    if _TIME.fullmatch(text) is None:
+        raise ValueError(f'"{text}" is not a time as Slurm prints it')
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
 
 
 def parse_limit(value: str | None) -> timedelta | None:
