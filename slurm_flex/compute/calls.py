@@ -18,7 +18,7 @@ import requests
 from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.protobuf.json_format import ParseError  # type: ignore[import-untyped]
-from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, wait_random_exponential
 
 from slurm_flex.compute.errors import (
     RATE_LIMIT_REASONS,
@@ -81,7 +81,7 @@ class Caller:
         end = self._clock() + self._timeout
         end = end if until is None else min(end, until)
         retrying = Retrying(
-            stop=stop_before_delay(max(0.0, end - self._clock())),
+            stop=lambda state: self._clock() + state.upcoming_sleep >= end,
             wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
             retry=retry_if_exception(_may_pass),
             sleep=self._sleep,
