@@ -16,6 +16,7 @@ from slurm_flex.render.names import GRES_FILE, MAIN_FILE, header
 from slurm_flex.render.nodes import pool_lines
 from slurm_flex.render.partitions import partition_lines
 from slurm_flex.render.power import Setting, power_settings, program_settings, site_settings
+from slurm_flex.render.resize import Leaving
 from slurm_flex.render.validate import find_faults
 
 _T = TypeVar("_T")
@@ -25,13 +26,17 @@ _ABOUT_PARTITIONS = (
 )
 
 
-def render_slurm_conf(cluster: Cluster, settings: Settings, release: str) -> dict[str, str]:
+def render_slurm_conf(
+    cluster: Cluster, settings: Settings, release: str, leaving: Leaving | None = None
+) -> dict[str, str]:
     """File name -> text, for the folder of slurm.conf; only keys that the release knows.
 
+    leaving: nodes of an earlier render that must stay for now.
     Raises FlexError for a release that isn't supported and InputErrors for what can't be
     rendered (all of it).
     """
     known = parse_release(release)
+    stay = leaving or Leaving()
     errors: list[FlexError] = []
     nodes = [
         line
@@ -41,14 +46,19 @@ def render_slurm_conf(cluster: Cluster, settings: Settings, release: str) -> dic
     partitions = [
         line
         for part in cluster.partitions
-        for line in _collect(partition_lines(cluster, settings, part, known), errors)
+        for line in _collect(
+            partition_lines(cluster, settings, part, known, stay.partitions.get(part.id, ())),
+            errors,
+        )
     ]
+    if stay.lines:
+        nodes += ["# No longer in the cluster file: here until they are idle and off.", *stay.lines]
     sections = (
         ("Power saving", _written(power_settings(cluster, settings, known), errors)),
         ("Programs on the nodes", _written(program_settings(cluster, settings), errors)),
         ("From the cluster file", _written(site_settings(cluster, known), errors)),
         ("Nodes", nodes),
-        ("Partitions", [*_ABOUT_PARTITIONS, *partitions] if partitions else []),
+        ("Partitions", [*_ABOUT_PARTITIONS, *partitions, *stay.closed] if partitions else []),
     )
     if errors:
         raise InputErrors(errors)
@@ -58,7 +68,7 @@ def render_slurm_conf(cluster: Cluster, settings: Settings, release: str) -> dic
         if body:
             lines += ["", f"# ---- {title} ----", *body]
     files = {MAIN_FILE: "\n".join(lines) + "\n"}
-    gres = list(gres_lines(cluster, settings))
+    gres = [*gres_lines(cluster, settings), *stay.gres]
     if gres:
         lines = header(known, "Where slurmd finds the GPUs.")
         files[GRES_FILE] = "\n".join([*lines, "", *gres]) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -18,10 +18,18 @@ _SHORTEST: Final = timedelta(minutes=1)  # Slurm counts time limits in minutes
 
 
 def partition_lines(
-    cluster: Cluster, settings: Settings, part: PartitionSpec, release: Release
+    cluster: Cluster,
+    settings: Settings,
+    part: PartitionSpec,
+    release: Release,
+    leaving: Sequence[str] = (),
 ) -> Iterator[str]:
-    """The PartitionName line of a partition. Raises FlexError for a time that no node can keep."""
+    """The PartitionName line of a partition, over its pools and the nodes that are leaving it.
+
+    Raises FlexError for a time that no node can keep.
+    """
     names = [name for pool in partition_pools(cluster, part) for name in cluster.node_names(pool)]
+    names += leaving
     if not names:
         yield f"# The partition {part.id} has no nodes: its pools have max_node_count 0."
         return

@@ -5,7 +5,7 @@ Nothing is changed; for each finding there is the exact line to write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from slurm_flex.render.conf_lines import RECORDS, ConfLine, parse_conf, read_con
 from slurm_flex.render.names import GRES_FILE, MAIN_FILE, is_ours
 from slurm_flex.render.oracle import ask_parser
 from slurm_flex.render.requirements import requirements
+from slurm_flex.render.resize import leaving_in
 from slurm_flex.render.validate import find_faults
 
 RENDER: Final = "slurm-flex render"
@@ -53,14 +54,18 @@ def check_site(
     slurm_conf: Path,
     *,
     ask: bool = True,
+    running: Collection[str] | None = None,
 ) -> list[Finding]:
     """All findings about a controller's slurm.conf and what it includes; empty: it fits.
 
-    ask: let the installed Slurm's own parser look at it as well.
+    ask: let the installed Slurm's own parser look at it as well. running: the nodes that Slurm
+    shows as anything but powered down; None where that isn't known.
     Raises FlexError if slurm.conf can't be read, InputErrors if nothing can be rendered.
     """
     known = parse_release(release)
-    rendered = render_slurm_conf(cluster, settings, release)
+    rendered = render_slurm_conf(
+        cluster, settings, release, leaving_in(slurm_conf.parent, cluster, running)
+    )
     findings = list(_files(rendered, slurm_conf))
     if _is_included(slurm_conf, rendered):
         lines = read_conf(slurm_conf)
