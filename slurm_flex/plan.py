@@ -127,6 +127,8 @@ def _remember(world: World) -> None:
             recall.occupants.pop(member.name, None)
         if not member.waits_for_vm:
             recall.armed.pop(member.name, None)
+        if recall.node_waits.get(member.name, world.now) < world.now:
+            del recall.node_waits[member.name]
     _forget_the_gone(world)
 
 

@@ -44,6 +44,7 @@ class Recall:
         self.expiries: dict[str, int] = dict(memory.expiries)
         self.health_restarts: dict[str, int] = dict(memory.health_restarts)
         self.delays: dict[str, Delay] = dict(memory.delays)
+        self.node_waits: dict[str, datetime] = dict(memory.node_waits)
         self.armed: dict[str, datetime] = dict(memory.armed)
         self.power_ups: dict[str, PowerUp] = dict(memory.power_ups)
         self.occupants: dict[str, tuple[int, ...]] = dict(memory.occupants)

@@ -82,6 +82,8 @@ class World:
         }
         self._pool_order = {pool.id: place for place, pool in enumerate(self.pools)}
         self._settled: set[str] = set()
+        self.in_line: set[str] = set()
+        """nodes that wait for a place in the region's queue of requests"""
         self.said: set[int] = set()
         """jobs that had their last words in this pass: nothing is added to those"""
         self.put_down: set[str] = set()

@@ -141,6 +141,8 @@ class Memory:
     """job -> how often a failed check took its node"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """job -> its back-off"""
+    node_waits: Mapping[str, datetime] = field(default_factory=dict)
+    """node -> until when it stays down after a launch of it failed"""
     armed: Mapping[str, datetime] = field(default_factory=dict)
     """node -> when its ResumeTimeout was last started"""
     power_ups: Mapping[str, PowerUp] = field(default_factory=dict)

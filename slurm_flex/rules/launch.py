@@ -65,6 +65,7 @@ def plan(world: World) -> Iterator[Action]:
         for start in range(0, len(ask.members), NODES_A_REQUEST):
             region = world.region_of(ask.pool)
             if places[region] <= 0:
+                world.in_line.update(member.name for member in ask.members)
                 break
             places[region] -= 1
             yield _request(world, ask, ask.members[start : start + NODES_A_REQUEST])

@@ -124,9 +124,12 @@ def _waiting_story(world: World, waiting: list[Member]) -> str | None:
         return one_line(f"{OWN_COMMENT}waiting until {_clock(wait.until)}: {wait.why}")
     if any(m.stranger for m in waiting):
         return f"{OWN_COMMENT}waiting: a VM that is not ours has the node's name"
+    if any(m.name in world.in_line for m in waiting):
+        region, most = world.region_of(pool), world.settings.active_requests
+        return f"{OWN_COMMENT}in line since {_clock(since)}: {most} requests wait in {region}"
     if world.now - since < QUIET_FOR:
         return None
-    return f"{OWN_COMMENT}in line for a request since {_clock(since)}"
+    return f"{OWN_COMMENT}waiting for its turn since {_clock(since)}"
 
 
 def _queue_story(world: World, request: Request, since: datetime) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slurm_flex.actions import Action, DeleteInstances, Event, SaveConsole
+from slurm_flex.actions import Action, DeleteInstances, Event, NodePowerDown, SaveConsole
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
 from slurm_flex.member import Member, Phase
@@ -143,6 +143,10 @@ def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]
             yield from release_job(world, group, WHY)
         yield from delay_job(world, group, back_off.until - world.now, WHY)
     yield from release_nodes(world, [m for m in failed if not _is_down(m)], WHY)
+    given_up = tuple(m.name for m in failed if _is_down(m))
+    if given_up:
+        reason = f"slurm-flex: {WHY}"
+        yield NodePowerDown(nodes=given_up, how="force", reason=reason, why="back to idle")
     world.settle(failed)
 
 

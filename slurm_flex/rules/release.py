@@ -105,6 +105,8 @@ def give_back(
         text=why,
         why="a launch failed",
     )
+    for member in waiting:
+        world.recall.node_waits[member.name] = back_off.until
     for group in groups:
         yield from release_job(world, group, why)
         yield from delay_job(world, group, back_off.until - world.now, why)

@@ -8,10 +8,13 @@ from datetime import timedelta
 from slurm_flex.actions import Action, Event, JobStart, NodePowerDown, NodeResume
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
+from slurm_flex.rules.ended import EXPIRED, LOST
+from slurm_flex.rules.sick import REPLACED
 from slurm_flex.world import World
 
 COMPLETING_FOR = timedelta(minutes=15)
 RESET = "slurm-flex: back to idle"
+_NOBODYS_FAULT = (EXPIRED, LOST, RESET, REPLACED)
 
 
 def plan(world: World) -> Iterator[Action]:
@@ -82,9 +85,21 @@ def _reset(world: World, pool: Pool) -> Iterator[Action]:
 
 
 def _back_off_runs(world: World, member: Member) -> bool:
-    """Its pool waits, and so does the node: the scheduler turns to another pool meanwhile."""
+    """Its launch failed and is waited out, or its pool is; an end of life is nobody's fault.
+
+    Without memory the reason tells when that was, and the first wait of all is assumed.
+    """
+    node = member.node
     breaker = world.recall.breakers.get(member.pool.id)
-    return breaker is not None and breaker.probe is None and world.now < breaker.retry_at
+    if breaker is not None and breaker.probe is None and world.now < breaker.retry_at:
+        return True
+    if (until := world.recall.node_waits.get(member.name)) is not None:
+        return world.now < until
+    if node is None or node.reason_time is None or not node.has_own_reason:
+        return False
+    if (node.reason or "").startswith(_NOBODYS_FAULT):
+        return False
+    return world.now < node.reason_time + world.settings.capacity_backoff
 
 
 def _finish_power_down(world: World, pool: Pool) -> Iterator[Action]:
