@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from slurm_flex.cluster.settings import Settings
 from slurm_flex.slurm.errors import (
     CommandMissing,
     ConfigurationBroken,
@@ -75,6 +76,22 @@ class SlurmCommands:
         }
         if self._slurm_conf:
             self._env["SLURM_CONF"] = self._slurm_conf
+
+    @classmethod
+    def from_settings(
+        cls, settings: Settings, env: Mapping[str, str] | None = None
+    ) -> SlurmCommands:
+        return cls(
+            bin_dir=settings.slurm_bin_dir,
+            slurm_conf=settings.slurm_conf,
+            timeout=settings.slurm_timeout,
+            env=env,
+        )
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment of every child."""
+        return self._env
 
     def run(self, program: str, *args: str, env: Mapping[str, str] | None = None) -> Output:
         """Run one command to its end; a nonzero exit code is the caller's to judge.

@@ -11,12 +11,11 @@ from typing import Final, Literal
 
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.hostlist import HostlistError, fold
-from slurm_flex.model import OWN_RESERVATION, Slurm
+from slurm_flex.model import OWN_RESERVATION, Node, Slurm
 from slurm_flex.slurm.changes import change_jobs, change_nodes, resume_nodes
 from slurm_flex.slurm.command import SlurmCommands
 from slurm_flex.slurm.controller import Failure, Failures
 from slurm_flex.slurm.errors import InvalidTarget, NotSupported, ParseError, SlurmError
-from slurm_flex.slurm.queue import read_jobs
 from slurm_flex.slurm.records import (
     parse_nodes,
     parse_partitions,
@@ -24,6 +23,7 @@ from slurm_flex.slurm.records import (
     parse_reservations,
     parse_settings_shown,
 )
+from slurm_flex.slurm.squeue import read_jobs
 from slurm_flex.slurm.values import parse_config, parse_release
 from slurm_flex.text import one_line
 
@@ -52,14 +52,7 @@ class ScontrolController:
     def from_settings(
         cls, settings: Settings, env: Mapping[str, str] | None = None
     ) -> ScontrolController:
-        return cls(
-            SlurmCommands(
-                bin_dir=settings.slurm_bin_dir,
-                slurm_conf=settings.slurm_conf,
-                timeout=settings.slurm_timeout,
-                env=env,
-            )
-        )
+        return cls(SlurmCommands.from_settings(settings, env))
 
     @property
     def notices(self) -> tuple[SlurmError, ...]:
@@ -71,7 +64,7 @@ class ScontrolController:
         config = parse_settings_shown(text)
         version = config.get("SLURM_VERSION")
         release = parse_release(version)
-        nodes = parse_nodes(self._scontrol("--all", "-o", "show", "node"))
+        nodes = self._read_nodes()
         jobs, self._exact = read_jobs(self._commands, release)
         partitions = parse_partitions(self._scontrol("--all", "-o", "show", "partition"))
         reservations = parse_reservations(self._scontrol("-o", "show", "reservation"))
@@ -91,6 +84,9 @@ class ScontrolController:
         )
         self._notices = _hidden_nodes(slurm, release, config.get("PrivateData", ""))
         return slurm
+
+    def _read_nodes(self) -> tuple[Node, ...]:
+        return parse_nodes(self._scontrol("--all", "-o", "show", "node"))
 
     def node_down(self, nodes: Iterable[str], reason: str) -> Failures:
         return self._update_nodes(nodes, "state=down", _reason(reason))

@@ -9,13 +9,13 @@ import pytest
 
 from slurm_flex.model import Job, Node, Slurm
 from slurm_flex.slurm.errors import NotSupported, ParseError
-from slurm_flex.slurm.queue import parse_queue
 from slurm_flex.slurm.records import (
     parse_nodes,
     parse_partitions,
     parse_ping,
     parse_reservations,
 )
+from slurm_flex.slurm.squeue import parse_queue
 from tests.unit.slurm.fake_slurm import RECORDED, FakeSlurm
 
 RELEASES = ("22.05", "24.11", "26.05")
