@@ -66,7 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--vm-folder", type=Path, metavar="DIR", help="where consoles are kept")
     add("--keep-vms", action="store_true", help="leave slurmd processes alone when ending")
     add("--state", type=Path, metavar="FILE", help="keep the world in this file, across restarts")
-    add("--seed", type=int, help="make ids and names repeatable")
+    add(
+        "--seed",
+        type=int,
+        help="make ids and names repeatable; guests are told apart by their id, so give no two "
+        "emulators with slurmds the same seed",
+    )
     add(
         "--knob",
         action="append",

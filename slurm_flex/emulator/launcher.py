@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,13 +12,17 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
+from slurm_flex.emulator.drivers import processes
 from slurm_flex.errors import FlexError
 
+MARKER: Final = "SLURM_FLEX_EMULATOR"
+"""In the environment of the child, and so of all guests that it starts."""
 Json = dict[str, Any]
 
 
@@ -47,6 +52,7 @@ class Emulator:
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="slurm-flex-emulator-")
         self._log_path = Path(log) if log else Path(self._folder.name, "log")
+        self._mark = uuid.uuid4().hex
         self._child: subprocess.Popen[bytes] | None = None
         self.port = port
         self.url = ""
@@ -89,7 +95,13 @@ class Emulator:
         argv = [*self._prefix, sys.executable, "-m", "slurm_flex.emulator", *self._argv,
                 "--port", str(self.port), "--port-file", str(port_file)]  # fmt: skip
         with self._log_path.open("ab") as log:
-            self._child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, MARKER: self._mark},
+            )
         deadline = time.monotonic() + within
         while time.monotonic() < deadline and self._child.poll() is None:
             if port_file.exists():
@@ -103,13 +115,12 @@ class Emulator:
         raise FlexError(f"the emulator didn't start:\n{self.log()}", where=str(self._log_path))
 
     def stop(self, within: float = 10.0) -> None:
-        """End the child (SIGTERM) and the guests of its VMs."""
-        if self._child is None:
-            return
-        if self._child.poll() is None:
-            with contextlib.suppress(OSError):
+        """End the child (SIGTERM) and all guests of its VMs, also after it was killed."""
+        if self._child is not None and self._child.poll() is None:
+            with contextlib.suppress(OSError, FlexError):
                 self.ask("POST", "end-all", {}, limit=within)
         self._end(signal.SIGTERM, within)
+        processes.kill({self._mark}, marker=MARKER)
 
     def terminate(self, within: float = 10.0) -> None:
         """End the child (SIGTERM); with ``--state`` its guests live on."""

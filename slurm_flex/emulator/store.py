@@ -27,6 +27,7 @@ from slurm_flex.emulator.core.records import (
     RequestId,
     Template,
 )
+from slurm_flex.emulator.core.tables import Table
 from slurm_flex.emulator.core.world import Timer, World
 from slurm_flex.errors import FlexError
 
@@ -96,6 +97,22 @@ class Store:
             world.knobs is self._saved_knobs and anchor == self._saved_clock
         ):
             return
+        try:
+            self._write(changed, world, anchor)
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise FlexError(
+                f"the state can't be written: {error}",
+                where=str(self.path),
+                fix="nothing is lost while the emulator runs; it tries again",
+            ) from None
+        for table in changed:
+            table.changed.clear()
+        world.timer_changes.clear()
+        self._saved_knobs, self._saved_clock = world.knobs, anchor
+
+    def _write(self, changed: list[Table[Any]], world: World, anchor: str) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         for table in changed:
             present = [(table.name, path, table.get(path)) for path in table.changed]
@@ -112,10 +129,6 @@ class Store:
         self._write_meta("knobs", knobs.to_json(world.knobs))
         self._write_meta("clock", json.loads(anchor))
         self._db.execute("COMMIT")
-        for table in changed:
-            table.changed.clear()
-        world.timer_changes.clear()
-        self._saved_knobs, self._saved_clock = world.knobs, anchor
 
     def close(self) -> None:
         """Close the file."""

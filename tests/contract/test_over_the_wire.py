@@ -133,6 +133,18 @@ def test_guests_outlive_the_emulator_and_end_with_their_vm(tmp_path: Path) -> No
     assert processes.find({ids["n-1"]}) == {}
 
 
+def test_guests_of_a_killed_emulator_are_ended_when_the_launcher_is_left(tmp_path: Path) -> None:
+    with Emulator(driver="slurmd", slurmd_argv=SLEEPER, knobs=FAST) as emulator:
+        make_group(emulator.url)
+        _ask(emulator.url, "j1", "n-0")
+        _until(lambda: list(_statuses(emulator).values()) == ["RUNNING"], "it runs")
+        (id_,) = [item["id"] for item in emulator.world()["instances"]]
+        _until(lambda: len(processes.find({id_})) == 2, "it has a guest")
+        emulator.kill()
+        assert len(processes.find({id_})) == 2
+    assert processes.find({id_}) == {}
+
+
 def test_an_operation_is_waited_for_in_one_call(tmp_path: Path) -> None:
     with Emulator(knobs={**FAST, "accept_delay": 1.5}) as emulator:
         make_group(emulator.url)

@@ -20,8 +20,11 @@ MARKER: Final = "SLURM_FLEX_VM"
 _PROC: Final = Path("/proc")
 
 
-def find(ids: Collection[str], roots: Mapping[int, str] | None = None) -> dict[int, str]:
-    """Processes of these VMs: pid to the VM's id. ``roots`` are pids known to belong to one."""
+def find(
+    ids: Collection[str], roots: Mapping[int, str] | None = None, marker: str = MARKER
+) -> dict[int, str]:
+    """Processes of these VMs: pid to the VM's id. ``roots`` are pids known to belong to one;
+    ``marker`` is the variable that holds the id."""
     parents: dict[int, int] = {}
     sessions: dict[int, int] = {}
     found: dict[int, str] = {}
@@ -33,13 +36,13 @@ def find(ids: Collection[str], roots: Mapping[int, str] | None = None) -> dict[i
         if family is None:
             continue
         parents[pid], sessions[pid] = family
-        marker = (roots or {}).get(pid) or _marker(entry)
-        if marker in ids:
-            found[pid] = marker
-    for pid in parents:
-        owner = _inherited(pid, parents, found)
-        if owner is not None:
+        owner = (roots or {}).get(pid) or _marker(entry, marker)
+        if owner in ids:
             found[pid] = owner
+    for pid in parents:
+        heir = _inherited(pid, parents, found)
+        if heir is not None:
+            found[pid] = heir
     owners = {sessions[pid]: owner for pid, owner in found.items()}
     owners.pop(os.getsid(0), None)
     for pid, session in sessions.items():
@@ -49,7 +52,12 @@ def find(ids: Collection[str], roots: Mapping[int, str] | None = None) -> dict[i
     return found
 
 
-def kill(ids: Collection[str], roots: Mapping[int, str] | None = None, limit: float = 5.0) -> bool:
+def kill(
+    ids: Collection[str],
+    roots: Mapping[int, str] | None = None,
+    marker: str = MARKER,
+    limit: float = 5.0,
+) -> bool:
     """SIGKILL all processes of these VMs; True when none is left within ``limit`` seconds.
 
     All are stopped first, until a look finds no new one: what is stopped doesn't fork, and while
@@ -57,7 +65,7 @@ def kill(ids: Collection[str], roots: Mapping[int, str] | None = None, limit: fl
     deadline = time.monotonic() + limit
     while True:
         stopped: set[int] = set()
-        while found := set(find(ids, roots)) - stopped:
+        while found := set(find(ids, roots, marker)) - stopped:
             _send(found, signal.SIGSTOP)
             stopped |= found
         if not stopped:
@@ -94,12 +102,12 @@ def _family(entry: Path) -> tuple[int, int] | None:
     return None if state in ("Z", "X") else (int(parent), int(session))
 
 
-def _marker(entry: Path) -> str:
+def _marker(entry: Path, marker: str) -> str:
     try:
         environment = (entry / "environ").read_bytes()
     except OSError:
         return ""
-    prefix = f"{MARKER}=".encode()
+    prefix = f"{marker}=".encode()
     for item in environment.split(b"\0"):
         if item.startswith(prefix):
             return item[len(prefix) :].decode(errors="replace")

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from slurm_flex.emulator.core.clock import ScaledClock
-from slurm_flex.emulator.core.errors import ApiError
+from slurm_flex.emulator.core.errors import ApiError, fault_code
 from slurm_flex.emulator.web import connections
 from slurm_flex.emulator.web.batch import batch
 from slurm_flex.emulator.web.control import control, error_body
@@ -66,11 +66,15 @@ class _Pages:
 
     async def compute(self, request: Request) -> Response:
         """The Compute API; operations.wait stays open until the operation is done."""
-        answer = self._service.answer(await _asked(request))
-        deadline = time.monotonic() + LONGEST_WAIT
-        while answer.again and time.monotonic() < deadline:
-            await asyncio.sleep(_TICK)
-            answer = answer.again()
+        asked = await _asked(request)
+        try:
+            answer = self._service.answer(asked)
+            deadline = time.monotonic() + LONGEST_WAIT
+            while answer.again and time.monotonic() < deadline:
+                await asyncio.sleep(_TICK)
+                answer = answer.again()
+        except FlexError as error:
+            answer = error_answer(fault_code(500, f"The emulator is in trouble: {error}"))
         return await _respond(request, answer)
 
     async def batch(self, request: Request) -> Response:

@@ -31,9 +31,11 @@ PACE = {
 class Here:
     """The cloud, and words for what tests do to it. Bodies are what the API takes and gives."""
 
-    def __init__(self, driver: Driver | None = None, **knobs: object) -> None:
+    def __init__(
+        self, driver: Driver | None = None, *, seed: int | None = 1, **knobs: object
+    ) -> None:
         self.clock = ManualClock(T0)
-        self.world = World(T0, knobs=change(Knobs(), {**PACE, **knobs}), seed=1)
+        self.world = World(T0, knobs=change(Knobs(), {**PACE, **knobs}), seed=seed)
         self.wall = 0.0
         self.service = Service(Cloud(self.world, self.clock), driver, wall=lambda: self.wall)
         self.place = ZONE

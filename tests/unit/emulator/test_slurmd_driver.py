@@ -36,7 +36,7 @@ def driver(tmp_path: Path) -> SlurmdDriver:
 
 @pytest.fixture
 def here(driver: SlurmdDriver) -> Iterator[Here]:
-    found = Here(driver)
+    found = Here(driver, seed=None)
     yield found
     driver.end(list(found.world.instances))
 
@@ -93,7 +93,7 @@ def test_what_it_prints_is_its_console(here: Here) -> None:
 
 
 def test_a_command_that_can_not_be_run_is_told_on_the_console(tmp_path: Path) -> None:
-    here = Here(SlurmdDriver(tmp_path, argv=[str(tmp_path / "no-slurmd")]))
+    here = Here(SlurmdDriver(tmp_path, argv=[str(tmp_path / "no-slurmd")]), seed=None)
     here.up(here.group(), "j1-1", "n-0")
     found = here.ok("GET", "zones/us-central1-a/instances/n-0/serialPort")
     assert "startup failed" in found["contents"]
