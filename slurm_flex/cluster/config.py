@@ -72,6 +72,10 @@ def parse_json(text: str, *, source: str) -> object:
                 )
             ]
         ) from error
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of 5000 digits
+        raise InputErrors(
+            [FlexError(f"is not JSON that can be read: {error}", where=source)]
+        ) from error
     if repeated:
         raise InputErrors(
             [

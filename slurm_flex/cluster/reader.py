@@ -16,7 +16,7 @@ _MARKED: Final = re.compile(
 )
 _SHOUTED: Final = re.compile(r"(?:^|(?<=[/@.]))[A-Z][A-Z0-9]*(?:[_-][A-Z0-9]+)*(?=$|[/@.])")
 _STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
-_SECONDS: Final = re.compile(r"(\d+)(?:\.0+)?s", re.ASCII)
+_SECONDS: Final = re.compile(r"(\d{1,18})(?:\.0+)?s", re.ASCII)
 
 
 class ClusterFileError(FlexError):
@@ -219,7 +219,7 @@ class Reader:
         return not placeholder(value)
 
     def _number(self, shape: Number, value: object, path: str) -> int | None:
-        if isinstance(value, str) and re.fullmatch(r"-?\d+", value, re.ASCII):
+        if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
             return self._number(shape, int(value), path)
         if isinstance(value, float) and value.is_integer():
             return self._number(shape, int(value), path)
