@@ -125,7 +125,8 @@ def _waiting_story(world: World, waiting: list[Member]) -> str | None:
     if any(m.stranger for m in waiting):
         return f"{OWN_COMMENT}waiting: a VM that is not ours has the node's name"
     if any(m.name in world.in_line for m in waiting):
-        region, most = world.region_of(pool), world.settings.active_requests
+        region = world.region_of(pool) or "the region"
+        most = world.settings.active_requests
         return f"{OWN_COMMENT}in line since {_clock(since)}: {most} requests wait in {region}"
     if world.now - since < QUIET_FOR:
         return None
