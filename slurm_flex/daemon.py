@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -17,6 +19,8 @@ from slurm_flex.sdnotify import Notifier
 from slurm_flex.wake import Ear
 
 _log = structlog.get_logger(__name__)
+
+_OPENED_AT_THE_START: Final = ("run_dir", "state_dir", "metrics_port", "log_level")
 
 
 class Daemon:
@@ -61,15 +65,27 @@ class Daemon:
     def _read_files_again(self) -> None:
         self._notifier.send("RELOADING=1")
         try:
-            self._cycle.outside = self._reload()
+            new = self._reload()
         except FlexError as error:
             if str(error) != self._bad_files:
                 self._bad_files = str(error)
                 _log.error("the old files stay in use", what=self._bad_files)
         else:
             self._bad_files = ""
+            self._cycle.outside = _with_old_places(new, self._cycle.outside)
             _log.info("files read again")
         self._notifier.send("READY=1")
+
+
+def _with_old_places(new: Outside, old: Outside) -> Outside:
+    """What was opened at the start stays where it is until the next one."""
+    kept = {key: getattr(old.site.settings, key) for key in _OPENED_AT_THE_START}
+    changed = [key for key, value in kept.items() if getattr(new.site.settings, key) != value]
+    if not changed:
+        return new
+    _log.warning("takes effect at the next start", settings=", ".join(changed))
+    settings = new.site.settings.model_copy(update=kept)
+    return replace(new, site=replace(new.site, settings=settings))
 
 
 def told_to_end(ear: Ear) -> bool:

@@ -133,6 +133,24 @@ def test_sighup_takes_new_files_and_keeps_the_old_ones_if_they_are_bad(stage: St
     assert "is not a duration" in said[1][0]
 
 
+def test_folders_that_change_while_it_runs_take_effect_at_the_next_start(stage: Stage) -> None:
+    def reload() -> Outside:
+        assert stage.cycle is not None
+        outside = stage.cycle.outside
+        moved = {"run_dir": "/elsewhere", "interval": timedelta(seconds=77)}
+        settings = outside.site.settings.model_copy(update=moved)
+        return dataclasses.replace(
+            outside, site=dataclasses.replace(outside.site, settings=settings)
+        )
+
+    loop = Loop(stage, lambda: os.kill(os.getpid(), signal.SIGHUP), lambda: None)
+    loop.reload = reload
+    loop.run()
+    assert loop.waits == [30, 77, 77]
+    assert stage.cycle is not None
+    assert stage.cycle.outside.site.settings.run_dir == str(stage.folder / "run")
+
+
 def test_a_hook_wakes_it_at_once(stage: Stage) -> None:
     run_dir = stage.folder / "run"
     run_dir.mkdir()

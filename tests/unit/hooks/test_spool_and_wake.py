@@ -42,6 +42,17 @@ def test_a_half_written_record_is_never_seen_and_swept_later(tmp_path: Path) -> 
     assert not torn.exists()
 
 
+def test_what_root_writes_belongs_to_the_owner_of_the_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, tuple[int, int]] = {}
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda file, *who: given.update({Path(file).suffix: who}))
+    spool.put(tmp_path, {})
+    owner = tmp_path.stat()
+    assert given == {"": (owner.st_uid, owner.st_gid), ".new": (owner.st_uid, owner.st_gid)}
+
+
 def test_a_pass_takes_no_more_than_its_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
