@@ -23,10 +23,15 @@ _FREE_TEXT: Final = re.compile(
     r"(?:\s+Extra=(?P<extra>.*?))?"
     r"(?:\s+InstanceId=(?P<instance>\S*))?"
     r"(?:\s+InstanceType=\S*)?"
+    r"(?:\s+ReservationName=\S*)?"  # since 23.02, while a reservation is active there (R 24.11)
+    r"(?:\s+TLSCertTokenSet=\S*)?"  # since 25.05
+    r"(?:\s+TLSCertLastRenewal=\S*)?"
     r"\s*\Z",
     re.DOTALL,
 )
-_FREE_TEXT_START: Final = re.compile(r"\s(?:Reason|Comment|Extra|InstanceId)=")
+_FREE_TEXT_START: Final = re.compile(
+    r"\s(?:Reason|Comment|Extra|InstanceId|InstanceType|ReservationName|TLSCertTokenSet)="
+)
 _PAIR: Final = re.compile(r"(\S+?)=(\S*)")
 _CONFIG: Final = re.compile(r"(\S+)\s*= ?(.*)")
 _PING: Final = re.compile(r"Slurmctld\((\S+)\) at (\S+) is (UP|DOWN)")

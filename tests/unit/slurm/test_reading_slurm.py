@@ -199,6 +199,21 @@ def test_a_reservation_or_partition_that_makes_no_sense_is_an_error() -> None:
         parse_partitions("PartitionName=x Nodes=a[1- State=UP\n")
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "Comment=flex: up  InstanceId=42  ReservationName=slurm-flex-j1-1",
+        "Comment=flex: up  InstanceId=42 InstanceType=a3 ReservationName=r TLSCertTokenSet=no "
+        "TLSCertLastRenewal=Unknown",
+        "ReservationName=maint_1",
+    ],
+)
+def test_a_node_under_an_active_reservation_is_read(end: str) -> None:
+    (found,) = parse_nodes(f"NodeName=c1-gx-0 State=IDLE+RESERVED ThreadsPerCore=2 {end} \n")
+    assert found.reason is None
+    assert (found.comment, found.instance_id) in [("flex: up", "42"), (None, None)]
+
+
 def test_slurms_own_reason_has_no_author() -> None:
     line = "NodeName=a State=DOWN+CLOUD ThreadsPerCore=1 BootTime=None AveWatts=0"
     (one,) = parse_nodes(f"{line} Reason=Not responding")
