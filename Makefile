@@ -23,7 +23,7 @@ $(STAMP): setup.cfg pyproject.toml | packages
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --editable '.[emulator,test]'
 	# SlurmUser can't write beside the code: without this a hook would compile itself each time.
-	/usr/bin/python3 -m compileall -q $(HOOKS)
+	test ! -x /usr/bin/python3 || /usr/bin/python3 -m compileall -q $(HOOKS)
 	touch $@
 
 # Only what is missing, only as root, only where there is apt.
