@@ -105,6 +105,12 @@ class TestARequestThatFailed:
         assert delays[-1] > 2 * delays[0]
         assert delays[-1] <= timedelta(minutes=75)
 
+    def test_never_asks_for_a_start_in_the_past(self) -> None:
+        """However long the release is in vain: now+N, and N isn't negative."""
+        snapshot = ended("FAILED", error=STOCKOUT)
+        played = passes(*(later(snapshot, f"{n * 30}s") for n in range(12)))
+        assert all(one.after >= timedelta(0) for one in played.all.of(JobStart))
+
     def test_leaves_the_neighbours_alone(self) -> None:
         neighbours = (
             node("c1-gx-[2-3]", "alloc#"),
