@@ -32,6 +32,7 @@ from slurm_flex.observe import Observation, observe
 from slurm_flex.plan import close_breaker, plan
 from slurm_flex.results import Result
 from slurm_flex.slurm.controller import SlurmController
+from slurm_flex.slurm_acts import NOT_DONE
 
 _log = structlog.get_logger(__name__)
 
@@ -113,6 +114,7 @@ class Cycle:
             self.outside.fleet,
             now,
             [one.operation for one in pending],
+            told_to_end=self._told_to_end,
         )
         errors += seen.errors
         memory, over = self._take_outcomes(seen, pending, memory, now, errors)
@@ -122,8 +124,10 @@ class Cycle:
         results = apply(actions, seen.snapshot, hands, told_to_end=self._told_to_end)
         answers = [one.answer for one in results if one.answer is not None]
         self._keep(_with_answers(memory, answers), errors)
-        errors += [_failure(one) for one in results if not one.ok]
+        errors += [_failure(one) for one in results if not one.ok and one.error != NOT_DONE]
         self._write_journal(seen.snapshot, calls, actions, errors, now)
+        if any(one.error == NOT_DONE for one in results):
+            errors.append("told to end before all was done; the next pass does the rest")
         spool.remove(files)
         return Report(
             snapshot=seen.snapshot,

@@ -23,7 +23,7 @@ from slurm_flex.slurm.controller import SlurmController
 
 T = TypeVar("T")
 
-_SHORTEST_WAIT: Final = 0.05
+_SLICE_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,13 @@ class _Task(Generic[T]):
             self.error = error
         self.over.set()
 
-    def wait(self, until: float, deadline: timedelta) -> T:
+    def wait(self, until: float, deadline: timedelta, told_to_end: Callable[[], bool]) -> T:
         """The result. Raises FlexError, as the work did or because it took too long."""
-        if not self.over.wait(max(until - time.monotonic(), _SHORTEST_WAIT)):
-            raise FlexError(f"no answer within {format_duration(deadline)}")
+        while not self.over.wait(_SLICE_SECONDS):
+            if told_to_end():
+                raise FlexError("not waited for: slurm-flex was told to end")
+            if time.monotonic() > until:
+                raise FlexError(f"no answer within {format_duration(deadline)}")
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]  # it is over, and without an error
@@ -72,6 +75,8 @@ def observe(
     fleet: Fleet,
     now: datetime,
     operations: Sequence[Operation] = (),
+    *,
+    told_to_end: Callable[[], bool] = lambda: False,
 ) -> Observation:
     """One look, no longer than observe_deadline. `now` is its moment, taken before the first call.
 
@@ -90,12 +95,12 @@ def observe(
     cloud_task = _Task(lambda: fleet.read(pools)).start()
     poll_task = _Task(lambda: fleet.poll(operations)).start() if operations else None
     try:
-        slurm = slurm_task.wait(until, deadline)
+        slurm = slurm_task.wait(until, deadline, told_to_end)
     except FlexError as error:
         slurm = Slurm(responding=False)
         errors.append(f"slurmctld: {error}")
     try:
-        survey = cloud_task.wait(until, deadline)
+        survey = cloud_task.wait(until, deadline, told_to_end)
     except FlexError as error:
         survey = Survey({pool.id: Group(complete=False) for pool in pools})
         errors.append(f"Compute Engine: {error}")
@@ -104,7 +109,7 @@ def observe(
     outcomes = tuple(Outcome(one, Verdict.PENDING) for one in operations)
     if poll_task is not None:
         try:
-            outcomes = poll_task.wait(until, deadline)
+            outcomes = poll_task.wait(until, deadline, told_to_end)
         except FlexError as error:
             errors.append(f"operations: {error}")
     snapshot = Snapshot(

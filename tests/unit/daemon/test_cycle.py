@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -186,6 +187,23 @@ def test_a_slurmctld_that_hangs_is_left_behind_at_the_deadline(stage: Stage) -> 
     assert "no answer within 2s" in report.errors[0]
 
 
+def test_told_to_end_it_waits_for_no_answer(stage: Stage) -> None:
+    release = threading.Event()
+
+    def hang() -> None:
+        stage.ended = True
+        release.wait(30)
+
+    stage.slurm.read_hook = hang
+    started = time.monotonic()
+    try:
+        report = stage.run()
+    finally:
+        release.set()
+    assert time.monotonic() - started < 1.5
+    assert report.did == {}
+
+
 def test_one_failing_action_stops_no_other(stage: Stage) -> None:
     stage.show(
         world(
@@ -310,7 +328,8 @@ def test_told_to_end_a_pass_stops_between_stages_and_the_next_does_the_rest(stag
     stage.ended = True
     report = stage.run()
     assert stage.fleet.calls == []
-    assert not report.is_healthy
+    assert report.errors == ("told to end before all was done; the next pass does the rest",)
+    assert [event for event in report.events if event.kind == "error"] == []
     stage.ended = False
     stage.start()
     for _ in range(60):
