@@ -64,6 +64,7 @@ for command, panel in (
     (files.init, _SETUP),
     (files.render, _SETUP),
     (provisioning.apply, _SETUP),
+    (provisioning.doctor, _SETUP),
     (others.completion, _SETUP),
     (others.demo, _TRY),
 ):

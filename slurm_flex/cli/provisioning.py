@@ -86,3 +86,32 @@ def _ask(steps: list[str]) -> None:
         raise FlexError("--destroy asks before it acts, and there is nobody to ask", fix="--yes")
     if not typer.confirm("Jobs on these VMs will be lost. Go on?"):
         raise typer.Exit(1)
+
+
+def doctor(as_json: Json = False) -> None:
+    """Does everything fit together: files, slurm.conf, permissions, quota, groups, the daemon.
+
+    It changes nothing. What can't be looked at with your rights is skipped and said.
+
+    Examples:
+
+      slurm-flex doctor
+
+      slurm-flex doctor --json | jq '.[] | select(.status == "error")'
+    """
+    from slurm_flex.cli.output import utc_now  # noqa: PLC0415
+    from slurm_flex.cluster.site import load_site  # noqa: PLC0415
+    from slurm_flex.doctor.examine import examine, is_fine  # noqa: PLC0415  # Google's client
+    from slurm_flex.startup_scripts import StartupScripts  # noqa: PLC0415
+
+    site = load_site(os.environ)
+    checks = examine(site, StartupScripts(site.cluster, site.settings), os.environ, utc_now())
+    if as_json:
+        print_json([check.as_json() for check in checks])
+    else:
+        for check in checks:
+            typer.echo(f"{check.status!s:<8} {check.name}: {check.text}")
+            if check.fix:
+                typer.echo(f"         -> {check.fix}")
+    if not is_fine(checks):
+        raise typer.Exit(1)
