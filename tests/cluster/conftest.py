@@ -13,6 +13,8 @@ import pytest
 from slurm_flex.demo.controller import Controller
 from slurm_flex.demo.layout import CloudNode, Layout, Partition, Programs, Timeouts
 from slurm_flex.demo.release_tree import host_release, release_tree
+from slurm_flex.demo.world import World
+from tests.cluster.life import SITE, Life
 
 # Debian 12's, Debian 13's; SLURM_FLEX_RELEASES=22.05,24.11,26.05 for more or fewer.
 RELEASES = os.environ.get("SLURM_FLEX_RELEASES", "22.05,24.11").split(",")
@@ -71,3 +73,18 @@ def start_controller(release: str) -> Iterator[Start]:
 def controller(start_controller: Start, plain_layout: Layout) -> Controller:
     """A controller of this release over the plain layout."""
     return start_controller(plain_layout)
+
+
+@pytest.fixture(scope="session")
+def world_of_life(release: str) -> Iterator[Life]:
+    """One world of this release for all tests of the life of nodes, each a phase of it."""
+    with World(SITE, release=release) as world:
+        yield Life(world)
+
+
+@pytest.fixture
+def life(world_of_life: Life) -> Iterator[Life]:
+    """The world with nothing going on; and nothing may be left of it when the test is over."""
+    world_of_life.start_afresh()
+    yield world_of_life
+    world_of_life.all_is_given_back()

@@ -42,6 +42,7 @@ def emulator(controller: Controller, release: str) -> Iterator[Emulator]:
         slurmd_argv=controller.slurmd_argv(extra=options),
         knobs={"boot_delay": "2s"},
         state=controller.folder / "emulator.sqlite",
+        vm_folder=controller.folder / "consoles",
         log=controller.log_dir / "emulator.log",
     ) as emulator:
         template = {

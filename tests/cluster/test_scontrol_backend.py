@@ -198,7 +198,7 @@ def test_one_unknown_job_among_many_fails_alone(
         backend.job_hold([*jobs, 99999]),
         backend.job_release([*jobs, 99999]),
         backend.job_notify([*jobs, 99999], "hello"),
-        backend.job_signal([99999], "USR1"),
+        backend.job_signal([*jobs, 99999], "USR1"),
     ):
         assert {one.target: type(one.error) for one in failures} == {"99999": InvalidTarget}
     assert {job(backend, one).admin_comment for one in jobs} == {"flex: hello"}

@@ -165,18 +165,19 @@ def test_a_file_that_is_no_snapshot_is_an_error(
     assert str(file) in done.err
 
 
-def test_what_nobody_foresaw_is_one_line_and_a_file(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def burst(*_: object) -> None:
-        raise ZeroDivisionError("a defect\nof ours")
-
-    monkeypatch.setattr("slurm_flex.status_file.read", burst)
+def test_what_nobody_foresaw_is_one_line_and_a_file(site: Site) -> None:
+    bursting = (
+        "import sys; from slurm_flex import status_file; from slurm_flex.cli.main import main\n"
+        "def burst(*_): raise ZeroDivisionError('a defect\\nof ours')\n"
+        "status_file.read = burst; sys.argv = ['slurm-flex', 'status']; main()"
+    )
     site.state_dir.mkdir()
-    done = site.call("status")
-    assert done.code == 1
-    assert len(done.err.splitlines()) == 1
-    assert "unexpected ZeroDivisionError: a defect of ours" in done.err
+    done = subprocess.run(
+        [sys.executable, "-c", bursting], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "unexpected ZeroDivisionError: a defect of ours" in done.stderr
     (kept,) = site.state_dir.glob("error-*.txt")
     assert "Traceback" in kept.read_text()
     assert kept.stat().st_mode & 0o777 == 0o600

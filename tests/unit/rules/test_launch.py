@@ -400,3 +400,20 @@ def test_a_request_that_never_shows_up_is_not_sent_for_ever_under_new_names() ->
     sent = passes(*hour).all.of(MakeRequest)
     assert len({one.name for one in sent}) <= 6
     assert len(sent) <= 40
+
+
+def test_a_request_that_no_list_shows_is_sent_again_only_for_who_still_waits() -> None:
+    """It was answered and deleted in a pass whose memory was lost; its nodes went to others."""
+    sent = world(node("c1-gx-[0-2]", "alloc#"), job(106, nodes="c1-gx-[0-2]", starts="-10s"))
+    moved_on = world(
+        node("c1-gx-[0-1]", "alloc#"),
+        node("c1-gx-2", "idle~"),
+        job(106, reason="BeginTime", starts="+4m", size=3, restarts=1),
+        job(117, nodes="c1-gx-[0-1]", starts="+2m20s"),
+        now="+2m30s",
+    )
+    played = passes(sent, moved_on, later(moved_on, "30s"), later(moved_on, "150s"))
+    again = [one for acts in played.passes[1:] for one in acts.of(MakeRequest)]
+    assert again
+    assert {one.nodes for one in again} == {hosts("c1-gx-[0-1]")}
+    assert {one.job for one in again} == {117}

@@ -157,7 +157,7 @@ def test_many_jobs_take_one_command(
 @pytest.mark.parametrize("signal", ["USR1", "B:USR1"])
 def test_a_signal_goes_to_the_batch_step_alone(slurm: FakeSlurm, signal: str) -> None:
     assert slurm.controller().job_signal([4, 5], signal) == ()
-    assert slurm.lines == ["scancel --signal=USR1 --batch 4 5"]
+    assert slurm.lines == ["scancel --batch --state=RUNNING --signal=USR1 4 5"]
 
 
 def test_each_job_is_notified_by_a_command_of_its_own(slurm: FakeSlurm) -> None:
