@@ -12,9 +12,11 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated
 
 import typer
+import typer.main
 
 from slurm_flex.cli import (
     acting,
@@ -92,53 +94,37 @@ def _everywhere(
 
 def main() -> None:
     """The entry point of the program slurm-flex. Never shows a traceback."""
+    sys.excepthook = tell_unforeseen
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """One command; its exit code."""
+    """One command; its exit code. What nobody foresaw is raised."""
     try:
-        code = app(arguments, prog_name="slurm-flex", standalone_mode=False)
+        # Not app(): it puts an excepthook of its own in place of ours.
+        typer.main.get_command(app)(arguments, prog_name="slurm-flex")
     except FlexError as error:
         typer.echo(_lines(error), err=True)
         return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except typer.Abort:
-        return 130
-    except Exception as error:  # the boundary: what nobody foresaw
-        return _wrong_use(error) if _is_usage(error) else _unforeseen(error)
-    return code if isinstance(code, int) else 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def tell_unforeseen(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """An excepthook: one line for the reader; the rest into a file that only they can read."""
+    details = "".join(traceback.format_exception(kind, error, trace))
+    name = _kept(f"slurm-flex {' '.join(sys.argv[1:])}\n{details}")
+    said = " ".join(str(error).split())[:200]
+    typer.echo(
+        f"slurm-flex: unexpected {kind.__name__}: {said} (a defect; details in {name})", err=True
+    )
 
 
 def _lines(error: FlexError) -> str:
     return "\n".join(f"slurm-flex: {line}" for line in str(error).splitlines())
-
-
-def _is_usage(error: Exception) -> bool:
-    """typer raises its own copy of click's exceptions; they say how they are shown."""
-    return hasattr(error, "exit_code") and hasattr(error, "show")
-
-
-def _wrong_use(error: Exception) -> int:
-    error.show()  # type: ignore[attr-defined]
-    return int(error.exit_code)  # type: ignore[attr-defined]
-
-
-def _unforeseen(error: Exception) -> int:
-    """One line for the reader; the rest into a file that only they can read."""
-    details = "".join(traceback.format_exception(error))
-    name = _kept(f"slurm-flex {' '.join(sys.argv[1:])}\n{details}")
-    said = " ".join(str(error).split())[:200]
-    typer.echo(
-        f"slurm-flex: unexpected {type(error).__name__}: {said} (a defect; details in {name})",
-        err=True,
-    )
-    return 1
 
 
 def _kept(text: str) -> str:
