@@ -20,6 +20,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.protobuf.json_format import ParseError  # type: ignore[import-untyped]
 from tenacity import Retrying, retry_if_exception, wait_random_exponential
 
+from slurm_flex.compute.credentials import SIGN_IN_FIX
 from slurm_flex.compute.errors import (
     RATE_LIMIT_REASONS,
     ComputeError,
@@ -95,9 +96,8 @@ class Caller:
         except (requests.RequestException, TransportError) as error:
             raise Unreachable(CloudError("unreachable", str(error)), where=where) from error
         except GoogleAuthError as error:
-            fix = "run `gcloud auth application-default login`, or give the VM a service account"
             refused = CloudError("unauthenticated", str(error))
-            raise PermissionDenied(refused, where=where, fix=fix) from error
+            raise PermissionDenied(refused, where=where, fix=SIGN_IN_FIX) from error
         except ParseError as error:
             raise UnexpectedAnswer(CloudError("unreadable", str(error)), where=where) from error
 
@@ -137,7 +137,8 @@ def _of_api(error: GoogleAPICallError | RetryError, where: str) -> ComputeError:
 
 
 def _reason(error: GoogleAPICallError) -> str:
-    return str(_first(error).get("reason") or "")
+    """errors[0].reason, as Compute Engine has it, or ErrorInfo's, as the newer APIs do."""
+    return str(_first(error).get("reason") or error.reason or "")
 
 
 def _first(error: GoogleAPICallError) -> dict[str, object]:

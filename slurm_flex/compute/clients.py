@@ -10,34 +10,15 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TypeVar
 
-import google.auth
 from google.api_core.client_options import ClientOptions
-from google.auth.credentials import AnonymousCredentials, Credentials
-from google.auth.exceptions import GoogleAuthError
+from google.auth.credentials import Credentials
 from google.cloud import compute_v1
 
-from slurm_flex.compute.errors import PermissionDenied
-from slurm_flex.model.cloud import CloudError
+from slurm_flex.compute.credentials import sign_in
 
 C = TypeVar("C")
 
-SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-
-
-def sign_in(credentials: str) -> Credentials:
-    """Application default credentials, or none at all for "anonymous".
-
-    Raises PermissionDenied where there are no credentials to be found.
-    """
-    if credentials == "anonymous":
-        return AnonymousCredentials()  # type: ignore[no-untyped-call]
-    try:
-        found, _ = google.auth.default(scopes=SCOPES)
-    except GoogleAuthError as error:
-        fix = "run `gcloud auth application-default login`, or give the VM a service account"
-        refused = CloudError("unauthenticated", str(error))
-        raise PermissionDenied(refused, where="credentials", fix=fix) from error
-    return found
+__all__ = ["Clients", "sign_in"]
 
 
 class Clients:

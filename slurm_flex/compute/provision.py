@@ -69,10 +69,14 @@ class Blueprint:
 
 @dataclass(frozen=True)
 class ProvisionPlan:
-    """Steps in order, and notes: what `apply` sees and leaves to a person."""
+    """Steps in order, and notes: what `apply` sees and leaves to a person.
+
+    obstacles: those of the notes that keep a pool from working.
+    """
 
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -93,13 +97,15 @@ def plan_apply(cluster: Cluster, blueprints: Mapping[str, Blueprint], there: Inv
                 steps.append(item)
             else:
                 notes.append(item)
+    obstacles = tuple(notes)
     for item in _leftovers(blueprints, there):
         if isinstance(item, Step):
             steps.append(item)
         else:
             notes.append(item)
     order = list(StepKind)
-    return ProvisionPlan(tuple(sorted(steps, key=lambda s: order.index(s.kind))), tuple(notes))
+    steps.sort(key=lambda step: order.index(step.kind))
+    return ProvisionPlan(tuple(steps), tuple(notes), obstacles)
 
 
 def plan_destroy(there: Inventory) -> ProvisionPlan:

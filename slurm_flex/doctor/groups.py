@@ -1,0 +1,34 @@
+"""Templates and groups: as they should be, or what `slurm-flex apply` would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from slurm_flex.cluster import Cluster
+from slurm_flex.compute.provision import ProvisionPlan
+from slurm_flex.doctor.check import Check, error, ok, warn
+
+NAME: Final = "templates and groups"
+
+
+class Planner(Protocol):
+    """What the doctor needs of a workshop."""
+
+    def plan(self) -> ProvisionPlan: ...
+
+
+def templates_and_groups(cluster: Cluster, workshop: Planner) -> Iterator[Check]:
+    """One check a pool that differs, or one for all that is well. Raises FlexError."""
+    plan = workshop.plan()
+    for note in plan.notes:
+        yield (error if note in plan.obstacles else warn)(NAME, note)
+    for pool in cluster.pools:
+        steps = [step.text for step in plan.steps if step.pool == pool.id]
+        if steps:
+            yield warn(f"group {cluster.group_name(pool)}", "; ".join(steps), "slurm-flex apply")
+    others = [step.text for step in plan.steps if not step.pool]
+    if others:
+        yield warn(NAME, "; ".join(others), "slurm-flex apply")
+    if not plan.steps and not plan.notes:
+        yield ok(NAME, "as the cluster file says")
