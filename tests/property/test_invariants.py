@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
+from typing import TypeVar
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from slurm_flex.model import Memory, Snapshot
 from tests.builders import Acts, decide, later, passes
 from tests.property.worlds import brief, of, worlds
 
+T = TypeVar("T")
 UP_AGAIN = {"node_power_up", "request", "create_instances", "node_resume", "node_undrain"}
 AWAY = {"node_down", "node_power_down", "node_drain"}
 SKEW = timedelta(seconds=90)
@@ -209,11 +211,11 @@ def test_nothing_foreign_is_changed(snapshot: Snapshot) -> None:
         if (one.is_drained or one.is_down) and (one.reason or "").startswith(("bad fan",))
     }
     for acts in several(snapshot, 6):
-        for one in acts.of(act.CancelRequest) + acts.of(act.DeleteRequest):  # type: ignore[operator]
+        for one in acts.of(act.CancelRequest) + acts.of(act.DeleteRequest):
             assert (one.pool, one.name) not in foreign_requests
         for gone in acts.of(act.DeleteInstances):
             assert not {(gone.pool, name) for name in gone.nodes} & foreign_vms
-        for names in acts.of(act.Reserve) + acts.of(act.Unreserve):  # type: ignore[operator]
+        for names in acts.of(act.Reserve) + acts.of(act.Unreserve):
             assert names.name.startswith("slurm-flex-")
         for text in acts.of(act.JobComment):
             assert not comments[text.job] or comments[text.job].startswith("flex: ")
@@ -234,7 +236,7 @@ def test_nothing_foreign_is_changed(snapshot: Snapshot) -> None:
 def test_the_order_of_the_input_doesnt_matter(snapshot: Snapshot, dice: random.Random) -> None:
     """Invariant 8."""
 
-    def mixed(items: tuple[object, ...]) -> tuple[object, ...]:
+    def mixed(items: tuple[T, ...]) -> tuple[T, ...]:
         return tuple(dice.sample(items, len(items)))
 
     slurm = snapshot.slurm
@@ -253,7 +255,7 @@ def test_the_order_of_the_input_doesnt_matter(snapshot: Snapshot, dice: random.R
                 instances=mixed(snapshot.cloud[name].instances),
                 requests=mixed(snapshot.cloud[name].requests),
             )
-            for name in mixed(tuple(snapshot.cloud))  # type: ignore[arg-type]
+            for name in mixed(tuple(snapshot.cloud))
         },
     )
     one = passes(*(later(snapshot, f"{n * 40}s") for n in range(3)))

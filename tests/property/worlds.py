@@ -173,7 +173,7 @@ def reservations(draw: st.DrawFn, number: int) -> Reservation:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, **fixed: Any) -> Snapshot:
+def worlds(draw: st.DrawFn, /, **fixed: Any) -> Snapshot:
     """A snapshot of two pools (gx: 4 Flex-start nodes, gy: 2 of any kind)."""
     listed = draw(st.lists(st.sampled_from(NAMES), max_size=6, unique=True))
     vms = draw(st.lists(instances(), max_size=6, unique_by=lambda one: one.value.name))

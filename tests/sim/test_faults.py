@@ -93,6 +93,8 @@ def is_clean(sim: Simulation) -> None:
 class Mishap(Simulation):
     """Goes wrong once, at the nth action of all."""
 
+    saved: Memory = Memory()
+
     def strike(self, nth: int, how: str) -> None:
         self.left, self.how = nth, how
 

@@ -112,7 +112,7 @@ def backwards(snapshot: Snapshot) -> Snapshot:
         ),
         cloud={
             name: replace(group, instances=group.instances[::-1], requests=group.requests[::-1])
-            for name, group in reversed(snapshot.cloud.items())
+            for name, group in reversed(list(snapshot.cloud.items()))
         },
     )
 

@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
+from slurm_flex.member import Phase
 from slurm_flex.model import Memory, Snapshot
 from slurm_flex.recall import Recall
-from slurm_flex.world import Phase, World
+from slurm_flex.world import World
 from tests.builders import Thing, half_seen, instance, job, node, request, world
 
 NAME = "c1-gx-0"
@@ -131,7 +132,7 @@ FLAGS = (
 
 def test_every_combination_of_flags_has_exactly_one_phase() -> None:
     """512 sets of flags x five bases x VM x request, with and without a reason: never a raise."""
-    found = set()
+    found: set[tuple[str, Phase]] = set()
     for base in ("IDLE", "ALLOCATED", "MIXED", "DOWN", "NEW_IN_2031"):
         for chosen in itertools.product((False, True), repeat=len(FLAGS)):
             flags = [flag for flag, is_set in zip(FLAGS, chosen, strict=True) if is_set]
