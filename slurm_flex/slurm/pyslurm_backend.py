@@ -116,7 +116,7 @@ class NodeLoader:
                 env=self._env,
                 start_new_session=True,
             )
-            self._finish = weakref.finalize(self, _end, self._child)
+            self._finish = weakref.finalize(self, _end, self._child, self._words)
         return self._child
 
     def _died(self, child: subprocess.Popen[bytes]) -> CommandMissing:
@@ -150,11 +150,11 @@ def _line(descriptor: int, until: float) -> bytes:
     return b"".join(parts)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes], words: IO[bytes]) -> None:
     if child.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-    for pipe in (child.stdin, child.stdout):
+    for pipe in (child.stdin, child.stdout, words):
         if pipe is not None:
             with suppress(OSError):
                 pipe.close()
