@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from slurm_flex.actions import (
     Action,
@@ -38,6 +38,8 @@ from slurm_flex.model import CloudError, Group, Snapshot
 from slurm_flex.model.memory import Answer
 from slurm_flex.results import Result
 from slurm_flex.text import one_line
+
+T = TypeVar("T")
 
 LAUNCHES: Final = (MakeRequest, CreateInstances, CreateGroup)
 """Actions whose failure the next plan judges: it gives the nodes back, and backs off."""
@@ -132,17 +134,31 @@ class _Sender:
             case CreateGroup():
                 return (self._ensure_group(pool),)
             case ReportHost(nodes=nodes, why=why):
-                return tuple(
-                    fleet.report_host(pool, node, reason=why, nonce=_incarnations(group, [node]))
-                    for node in nodes
-                )
+                return self._report_hosts(pool, nodes, why)
             case SaveConsole(nodes=nodes):
-                for node in nodes:
-                    text = fleet.console(pool, node)
-                    _save_console(self.state_dir, node, self.snapshot.now, text)
+                self._save_consoles(pool, nodes)
                 return ()
             case _:
                 raise TypeError(f"{action.KIND} is no action on Compute Engine")
+
+    def _report_hosts(self, pool: Pool, nodes: Sequence[str], why: str) -> tuple[Operation, ...]:
+        group = self.snapshot.cloud.get(pool.id, Group())
+        report = partial(self.fleet.report_host, pool, reason=why)
+        found = self._each(
+            {node: partial(report, node, nonce=_incarnations(group, [node])) for node in nodes}
+        )
+        return tuple(_values(found))
+
+    def _save_consoles(self, pool: Pool, nodes: Sequence[str]) -> None:
+        found = self._each({node: partial(self.fleet.console, pool, node) for node in nodes})
+        for node, text in found.items():
+            if isinstance(text, str):
+                _save_console(self.state_dir, node, self.snapshot.now, text)
+        _values(found)
+
+    def _each(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T | ComputeError]:
+        """One call a node, side by side: one that fails keeps no other from being made."""
+        return gather(calls, within=self.snapshot.settings.cloud_timeout)
 
     def _ensure_group(self, pool: Pool) -> Operation:
         """A template that can't be written at all is a bad configuration like any other."""
@@ -152,6 +168,14 @@ class _Sender:
             raise
         except FlexError as error:
             raise BadConfiguration(CloudError("CONFIG", str(error))) from error
+
+
+def _values(found: Mapping[str, T | ComputeError]) -> list[T]:
+    """What came, if all of it came. Raises the first ComputeError otherwise."""
+    for one in found.values():
+        if isinstance(one, ComputeError):
+            raise one
+    return [one for one in found.values() if not isinstance(one, ComputeError)]
 
 
 def _result(

@@ -50,11 +50,15 @@ def run() -> None:
         metrics = Metrics() if settings.metrics_port else None
         if metrics is not None:
             metrics.serve(settings.metrics_port)
-        opener = memory_opener(settings)
-        outside = load_outside(os.environ)
-        cycle = Cycle(outside, opener, utc_now, told_to_end=lambda: told_to_end(ear))
-        publisher = Publisher(utc_now(), metrics)
         notifier = Notifier(os.environ)
+
+        def shall_end() -> bool:
+            notifier.still_alive()
+            return told_to_end(ear)
+
+        outside = load_outside(os.environ)
+        cycle = Cycle(outside, memory_opener(settings), utc_now, shall_end)
+        publisher = Publisher(utc_now(), metrics)
         try:
             Daemon(cycle, ear, publisher, notifier, lambda: load_outside(os.environ)).run()
         finally:

@@ -13,9 +13,11 @@ from slurm_flex.actions import (
     CreateInstances,
     DeleteInstances,
     MakeRequest,
+    ReportHost,
     SaveConsole,
 )
 from slurm_flex.cloud_acts import apply_cloud, judge_outcomes
+from slurm_flex.cluster import Pool
 from slurm_flex.compute.errors import (
     BadConfiguration,
     ComputeError,
@@ -28,11 +30,12 @@ from slurm_flex.compute.fleet import Operation, Verdict
 from slurm_flex.memory import Pending, Store, open_store
 from slurm_flex.model import CloudError, Snapshot
 from slurm_flex.results import Result
-from tests.builders import NOON, instance, node, pool, request, world
+from tests.builders import NOON, instance, node, request, world
+from tests.builders import pool as a_pool
 from tests.unit.daemon.fakes import FakeFleet
 
 WEEK = timedelta(days=7)
-MOMENT = world(node("c1-gx-[0-1]", "alloc#"), pool("gx"), pool("gy"))
+MOMENT = world(node("c1-gx-[0-1]", "alloc#"), a_pool("gx"), a_pool("gy"))
 
 
 def ask(name: str = "j51-1", *nodes: str) -> MakeRequest:
@@ -194,6 +197,30 @@ def test_consoles_are_kept_for_their_owner_alone(store: Store, tmp_path: Path) -
     assert [file.name.partition("-2026")[0] for file in files] == ["c1-gx-0", "c1-gx-1"]
     assert files[0].read_text() == "console of c1-gx-0\n"
     assert files[0].stat().st_mode & 0o777 == 0o600
+
+
+def test_a_console_that_cannot_be_read_keeps_no_other_from_being_kept(
+    store: Store, tmp_path: Path
+) -> None:
+    class Mute(FakeFleet):
+        def console(self, pool: Pool, node: str) -> str:
+            if node == "c1-gx-0":
+                raise Unreachable(CloudError("timeout", "no answer"))
+            return super().console(pool, node)
+
+    saving = SaveConsole(pool="gx", nodes=("c1-gx-0", "c1-gx-1"), why="boot failed")
+    (result,) = send(store, Mute(), saving)
+    assert "no answer" in result.error
+    assert [file.name[:7] for file in (tmp_path / "consoles").iterdir()] == ["c1-gx-1"]
+
+
+def test_hosts_are_reported_once_an_incarnation(store: Store) -> None:
+    fleet = FakeFleet()
+    report = ReportHost(pool="gx", nodes=("c1-gx-0", "c1-gx-1"), why="GPU 3 fell off the bus")
+    moment = world(instance("c1-gx-0", number="111"), instance("c1-gx-1", number="222"))
+    (result,) = send(store, fleet, report, snapshot=moment)
+    assert sorted(fleet.nonces) == ["c1-gx-0=111", "c1-gx-1=222"]
+    assert len(result.pending) == 2
 
 
 def test_a_failed_operation_is_an_answer_a_done_one_is_forgotten() -> None:
