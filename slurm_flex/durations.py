@@ -37,7 +37,7 @@ def format_duration(value: timedelta) -> str:
     for unit in ("d", "h", "m"):
         if seconds and seconds % _UNITS[unit] == 0:
             return f"{int(seconds // _UNITS[unit])}{unit}"
-    return f"{seconds:g}s"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
 def humanize(value: timedelta) -> str:

@@ -215,7 +215,7 @@ class World:
         if request.job_id is None or not request.is_live:
             return False
         return any(
-            job.waits_for_begin_time
+            (job.waits_for_begin_time or job.was_just_requeued)
             and str(job.id) not in self.recall.delays
             and (job.start_time is None or self.now <= job.start_time + PLACE_KEPT_FOR)
             and not self._starts_much_later(job)

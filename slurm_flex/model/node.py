@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 OWN_REASON: Final = "slurm-flex:"
@@ -68,6 +69,7 @@ _SLURM_REASONS: Final = (
 )
 
 
+@lru_cache(maxsize=4096)
 def parse_state(text: str) -> frozenset[str]:
     """The flags of a node state as Slurm prints it, in any release's spelling.
 

@@ -82,6 +82,11 @@ class Job:
         return self.is_pending and (self.reason or "") == "BeginTime"
 
     @property
+    def was_just_requeued(self) -> bool:
+        """Slurm shows no reason for a moment before it shows BeginTime (R 22.05, 24.11)."""
+        return self.is_pending and self.reason in (None, "", "None")
+
+    @property
     def is_held(self) -> bool:
         return self.is_pending and (self.reason or "").startswith("JobHeld")
 

@@ -209,7 +209,9 @@ def _restart(world: World) -> Iterator[Action]:
         if job is None or _is_over(job, restart):
             del world.recall.restarts[key]
             continue
-        if not job.is_pending or job.is_completing or not _is_all_gone(world, restart):
+        if not job.is_pending or job.is_completing or job.was_just_requeued:
+            continue
+        if not _is_all_gone(world, restart):
             continue
         del world.recall.restarts[key]
         if _can_never_finish(world, job):
