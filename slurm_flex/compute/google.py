@@ -37,13 +37,17 @@ class GoogleFleet(Mutations):
         self._settings = settings
         self._warned: set[str] = set()
         self._lock = threading.Lock()
-        self._reader = Reader(cluster, clients, call, settings.observe_deadline, self._warn_once)
+        # A caller of its own: a reading counts its calls while operations are looked at beside it.
+        self._read_call = Caller(settings.cloud_timeout)
+        self._reader = Reader(
+            cluster, clients, self._read_call, settings.observe_deadline, self._warn_once
+        )
         self.workshop = Workshop(cluster, settings, clients, call, startup_script)
 
     @property
     def calls(self) -> Counter[str]:
         """Calls over the wire so far, repetitions included, such as "Instances.list"."""
-        return self._call.tries
+        return self._call.tries + self._read_call.tries
 
     def read(self, pools: Iterable[Pool]) -> Survey:
         return self._reader.read(pools)

@@ -24,7 +24,8 @@ from slurm_flex.compute.clients import Clients
 from slurm_flex.compute.errors import ComputeError, InUse, NotFound, Unreachable, error_of_operation
 from slurm_flex.compute.fleet import Operation, Outcome, Verdict
 from slurm_flex.compute.groups import group_of
-from slurm_flex.compute.inventory import Inventory, take_inventory
+from slurm_flex.compute.inspector import take_inventory
+from slurm_flex.compute.inventory import Inventory
 from slurm_flex.compute.mutations import Mutations
 from slurm_flex.compute.operations import is_already, poll, started
 from slurm_flex.compute.provision import (

@@ -75,7 +75,9 @@ def quota(rest: Rest, cluster: Cluster) -> Iterator[Check]:
             yield skipped(QUOTA, text, fix)
             continue
         limit = limits[metric]
-        text = f"{metric} in {cluster.region} is {limit:g}; all pools at their largest need {most}"
+        text = (
+            f"{metric} in {cluster.region} is {limit:.0f}; all pools at their largest need {most}"
+        )
         fix = f"ask for {most} {metric} in the Cloud console, IAM & Admin > Quotas"
         if limit < one_node:
             yield error(QUOTA, f"{text}, one node {one_node}", fix)
