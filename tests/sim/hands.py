@@ -9,7 +9,7 @@ from slurm_flex.actions import Action
 from tests.sim.commands import Commands
 from tests.sim.compute import SimCompute
 from tests.sim.ledger import Ledger
-from tests.sim.parts import Lost, SimReservation, seconds
+from tests.sim.parts import Lost, SimReservation, SimVm, seconds
 from tests.sim.slurm import SimSlurm
 
 SKEW = 90.0
@@ -102,9 +102,9 @@ class Hands:
 
     def _cause(self, name: str, now: float) -> Lost:
         vm = self.compute.vms.get(name)
-        ends = None if vm is None else vm.ends
-        if vm is None:
-            ends = self.ends.get(name)
+        if vm is not None and self._had_its_short_life(vm, now):
+            return "expired"
+        ends = self.ends.get(name) if vm is None else vm.ends
         return "expired" if ends is not None and now >= ends - SKEW else "failure"
 
     @property
@@ -175,11 +175,15 @@ class Hands:
             return True
         if vm is None or not vm.answers(now) or vm.id != node.vm_id or node.invalid:
             return True
-        pool = self.slurm.cluster.pool_of(name)
-        short = 0.0 if pool is None else pool.run_duration.total_seconds()
-        if short < 600 and now >= vm.running_at + short - 1:
+        if self._had_its_short_life(vm, now):
             return True
         return vm.ends is not None and now >= vm.ends - SKEW
+
+    def _had_its_short_life(self, vm: SimVm, now: float) -> bool:
+        """Granted ten minutes for a shorter configured duration, and has had that."""
+        pool = self.slurm.cluster.pool_of(vm.name)
+        short = 600.0 if pool is None else pool.run_duration.total_seconds()
+        return short < 600 and vm.status == "RUNNING" and now >= vm.running_at + short - 1
 
     def _job(self, action: act.JobAction, now: float) -> None:
         job = self.slurm.jobs.get(action.job)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders import pool
+from tests.builders import STOCKOUT, pool
 from tests.sim.simulation import Simulation
 
 SHORT = "2h"
@@ -222,4 +222,147 @@ def test_createinstances_pools_live_by_the_same_rules() -> None:
     assert job.state == "COMPLETED"
     sim.run("1h")
     assert sim.busy_vms() == ["c1-gx-0"]
+    sim.check()
+
+
+def test_a_job_that_asked_is_signalled_once_and_saves_itself() -> None:
+    """Scenario 45: it traps USR1, ten minutes before the end; told once, over 30-second passes."""
+    sim = a_cluster(pools=(pool("gx", size=1, duration="3h"),), restless=True)
+    job = sim.submit(
+        51,
+        runtime=2.5 * 3600,
+        limit=2.8 * 3600,
+        traps=frozenset({"USR1"}),
+        comment="flex-signal=USR1@600",
+    )
+    sim.run("30m")
+    for vm in sim.compute.vms.values():
+        vm.ends = sim.now + 1800
+    sim.run("25m")
+    signals = [what for _, what in job.told if what.startswith("signal")]
+    notes = [what for _, what in job.told if what.startswith("notify")]
+    assert (len(signals), len(notes)) == (1, 1), sim.story(str(job.told))
+    assert job.state == "RUNNING"
+    assert sim.run("6h", until=lambda: job.over)
+    assert job.state == "COMPLETED"
+    sim.check()
+
+
+def test_a_job_that_didnt_ask_is_never_signalled() -> None:
+    """An untrapped signal kills a job."""
+    sim = a_cluster(pools=(pool("gx", size=1, duration="3h"),), restless=True)
+    job = sim.submit(51, runtime=2 * 3600, limit=2.5 * 3600)
+    sim.run("30m")
+    for vm in sim.compute.vms.values():
+        vm.ends = sim.now + 1200
+    sim.run("6h", until=lambda: job.over)
+    assert job.state == "COMPLETED"
+    assert not [what for _, what in job.told if what.startswith("signal")]
+    sim.check()
+
+
+def test_with_expiry_requeue_a_job_leaves_in_order() -> None:
+    sim = a_cluster(
+        pools=(pool("gx", size=2, duration="3h"),), settings={"expiry_requeue": True}, restless=True
+    )
+    job = sim.submit(51, size=2, runtime=2 * 3600, limit=2.5 * 3600)
+    sim.run("30m")
+    for vm in sim.compute.vms.values():
+        vm.ends = sim.now + 1200
+    sim.run("8h", until=lambda: job.over)
+    assert (job.state, job.restarts) == ("COMPLETED", 1)
+    assert sim.count("job_requeue") == 1
+    sim.run("1h")
+    nothing_left(sim)
+    sim.check()
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_an_interactive_job_is_told_before_it_ends(batch: bool) -> None:
+    """srun and salloc can't be requeued by Slurm: no job is lost without a word."""
+    sim = a_cluster()
+    sim.compute.knobs["gx"].failing = lambda now: ("QUOTA_EXCEEDED", "Quota 'GPUS' exceeded.")
+    job = sim.submit(51, size=2, batch=batch)
+    sim.run("30m")
+    if batch:
+        assert job.waits
+    else:
+        assert job.state == "NODE_FAIL"
+        assert [what for _, what in job.told if what.startswith("notify")]
+        assert (job.admin_comment or "").startswith("flex: ")
+    sim.check()
+
+
+def test_a_duration_of_thirty_seconds_is_ended_on_time() -> None:
+    """Scenario 77: Compute Engine grants ten minutes, we end it after thirty seconds."""
+    sim = a_cluster(pools=(pool("gx", size=1, duration="30s"),), restless=True)
+    sim.slurm.knobs.suspend_time = 86400
+    sim.compute.knobs["gx"].boot_delay = 0
+    sim.submit(51, runtime=10, limit=20)
+    sim.run("8m")
+    assert sim.ledger.billed["c1-gx-0"] <= 300, sim.story("it went on for long")
+    sim.check()
+
+
+def test_a_node_powered_up_by_hand_gets_a_vm_and_gives_it_back() -> None:
+    """Scenario 10, and Slurm's own SuspendTime afterwards."""
+    sim = a_cluster()
+    sim.scontrol.power_up(("c1-gx-2",), sim.now)
+    sim.run("10m", until=lambda: sim.node("c1-gx-2").power == "up")
+    assert sim.node("c1-gx-2").power == "up", sim.story("no VM")
+    sim.run("30m")
+    nothing_left(sim)
+    assert len(sim.requests()) == 1
+    sim.check()
+
+
+def test_deleting_may_take_longer_than_suspend_timeout() -> None:
+    """Scenario 55: the node is given to the next job while its old VM is still being deleted."""
+    sim = a_cluster(pools=(pool("gx", size=1),))
+    sim.slurm.knobs.suspend_timeout = 30
+    sim.slurm.knobs.suspend_time = 30
+    sim.compute.knobs["gx"].delete_delay = 240
+    first = sim.submit(51, runtime=300)
+    sim.run("20m", until=lambda: sim.node("c1-gx-0").power == "powering_down")
+    second = sim.submit(52, runtime=300)
+    assert sim.run("40m", until=lambda: second.over), sim.story("it never ran")
+    assert (first.state, second.state, second.restarts) == ("COMPLETED", "COMPLETED", 0)
+    assert len(sim.requests()) == 2
+    sim.run("30m")
+    nothing_left(sim)
+    sim.check()
+
+
+def test_shared_nodes_serve_two_jobs_with_one_request() -> None:
+    """Scenario 85."""
+    sim = a_cluster()
+    jobs = [sim.submit(number, share=0.5, runtime=600) for number in (51, 52)]
+    sim.run("1h")
+    assert {job.state for job in jobs} == {"COMPLETED"}
+    assert len(sim.requests()) == 1
+    nothing_left(sim)
+    sim.check()
+
+
+def test_a_pool_that_is_paused_is_asked_for_nothing_and_told_so() -> None:
+    sim = a_cluster(pools=(pool("gx", size=2, static=1),))
+    sim.paused = frozenset({"gx"})
+    job = sim.submit(51, size=1, runtime=600)
+    sim.run("6h")
+    assert not sim.requests()
+    assert "paused" in (job.admin_comment or "")
+    sim.paused = frozenset()
+    assert sim.run("2h", until=lambda: job.over)
+    assert job.state == "COMPLETED"
+
+
+def test_a_pool_whose_requests_fail_gives_way_to_the_next_at_once() -> None:
+    """Scenario 87 and issue 7: nodes are held back so that the scheduler turns to the next."""
+    sim = a_cluster(pools=(pool("gx", size=2), pool("gy", size=2)), partitions={"gx": "gx,gy"})
+    sim.compute.knobs["gx"].failing = lambda now: STOCKOUT
+    job = sim.submit(51, size=2, runtime=600)
+    assert sim.run("2h", until=lambda: job.over), sim.story("it waits for a pool that fails")
+    assert sim.requests()[-1].pool == "gy"
+    sim.run("6h")
+    nothing_left(sim)
     sim.check()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from slurm_flex.actions import JobStart
+from slurm_flex.actions import JobStart, MakeRequest
 from tests.builders import Acts, Thing, instance, job, later, node, passes, repeat, request, world
 
 RELEASED = {"node_down", "node_power_down"}
@@ -66,6 +66,27 @@ def test_a_vm_that_dies_while_booting_fails_now(status: str) -> None:
         *repeat(world(*booting(instance("c1-gx-0", status, created="-3m", ends="-10s"))), 3)
     ).all
     assert failed(acts)
+
+
+def test_the_vm_before_that_is_still_being_deleted_is_no_boot_failure() -> None:
+    """Slurm powered it down and up again, faster than Compute Engine deletes: it is waited for."""
+    leaving = world(
+        node("c1-gx-0", "idle%"),
+        instance("c1-gx-0", created="-2h"),
+        request("j50-1", "c1-gx-0", "SUCCEEDED", created="-2h"),
+    )
+    placed = world(
+        node("c1-gx-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts="+55s"),
+        instance("c1-gx-0", "STOPPING", action="DELETING", created="-2h"),
+        request("j50-1", "c1-gx-0", "SUCCEEDED", created="-2h"),
+        now="+1m",
+    )
+    gone = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="+55s"), now="+3m")
+    played = passes(leaving, placed, later(placed, "30s"), later(placed, "60s"), gone)
+    assert not failed(Acts(one for acts in played.passes[1:] for one in acts))
+    assert [one.nodes for one in played.all.of(MakeRequest)] == [("c1-gx-0",)]
+    assert not played.memory.launches.get("gx")
 
 
 def test_a_vm_deleted_by_somebody_while_booting_is_looked_at_twice() -> None:
