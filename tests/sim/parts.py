@@ -134,6 +134,7 @@ class SimJob:
     begin: float | None = None
     user_begin: float | None = None
     held: bool = False
+    placed: float | None = None
     ready: float | None = None
     started: float | None = None
     restarts: int = 0

@@ -271,7 +271,7 @@ class Simulation:
 
 
 def _job(job: SimJob) -> Job:
-    begin = job.begin if job.state == "PENDING" else job.started
+    begin = job.begin if job.state == "PENDING" else job.started or job.placed
     return Job(
         id=job.id,
         state=job.state,

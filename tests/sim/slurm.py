@@ -270,6 +270,7 @@ class SimSlurm:
         for job in group:
             job.nodes = tuple(chosen[job.id])
             job.state, job.reason, job.ready = "CONFIGURING", "None", None
+            job.placed = now
             job.history.append((now, "CONFIGURING"))
             for name in job.nodes:
                 node = self.nodes[name]

@@ -68,18 +68,19 @@ def test_a_vm_that_dies_while_booting_fails_now(status: str) -> None:
     assert failed(acts)
 
 
-def test_the_vm_before_that_is_still_being_deleted_is_no_boot_failure() -> None:
+@pytest.mark.parametrize("before", ["j50-1", "j51-1"])
+def test_the_vm_before_that_is_still_being_deleted_is_no_boot_failure(before: str) -> None:
     """Slurm powered it down and up again, faster than Compute Engine deletes: it is waited for."""
     leaving = world(
         node("c1-gx-0", "idle%"),
         instance("c1-gx-0", created="-2h"),
-        request("j50-1", "c1-gx-0", "SUCCEEDED", created="-2h"),
+        request(before, "c1-gx-0", "SUCCEEDED", created="-2h"),
     )
     placed = world(
         node("c1-gx-0", "alloc#"),
         job(51, nodes="c1-gx-0", starts="+55s"),
         instance("c1-gx-0", "STOPPING", action="DELETING", created="-2h"),
-        request("j50-1", "c1-gx-0", "SUCCEEDED", created="-2h"),
+        request(before, "c1-gx-0", "SUCCEEDED", created="-2h"),
         now="+1m",
     )
     gone = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="+55s"), now="+3m")
