@@ -106,3 +106,17 @@ def test_a_reason_that_only_looks_like_ours_is_somebody_elses() -> None:
 def test_a_node_drained_without_a_reason_is_somebody_elses() -> None:
     snapshot = world(node("c1-gx-0", "drain"), instance("c1-gx-0", created="-3h"))
     assert not hour(snapshot).beside("reserve")
+
+
+def test_the_vm_of_a_held_node_that_never_boots_is_left_for_who_holds_it() -> None:
+    """The job is set free; the VM is neither wanted nor ours to end."""
+    snapshot = world(
+        node("c1-gx-0", "ALLOCATED+CLOUD+DRAIN+POWERING_UP", reason="bad fan", user="root"),
+        job(51, nodes="c1-gx-0", starts="-30m"),
+        request("j51-1", "c1-gx-0", "SUCCEEDED", created="-30m"),
+        instance("c1-gx-0", created="-25m"),
+    )
+    acts = hour(snapshot)
+    assert not acts.kind("delete_instances")
+    assert not acts.of_kinds("node_power_down", "node_undrain", "node_resume")
+    assert {one.reason for one in acts.of(NodeDown)} <= {"bad fan"}
