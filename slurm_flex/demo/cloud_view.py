@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 _INSERT: Final = "compute.instanceGroupManagerResizeRequests.insert"
+_LOGIN: Final = "-login"
 _LIVE: Final = frozenset(("CREATING", "ACCEPTED"))
 
 
@@ -24,12 +25,13 @@ class Vm:
 
 @dataclass(frozen=True)
 class Ask:
-    """A resize request; last_attempt is the code of the last answer while it waits."""
+    """A resize request. last_attempt: the code of the last answer while it waits."""
 
     name: str
     group: str
     state: str
     nodes: tuple[str, ...]
+    run_duration: timedelta | None = None
     last_attempt: str = ""
 
     @property
@@ -52,21 +54,31 @@ class CloudView:
 
 
 def read_cloud(world: Mapping[str, Any], billing: Mapping[str, Any]) -> CloudView:
-    """From what the emulator tells at /emulator/world and /emulator/billing."""
+    """From what the emulator tells at /emulator/world and /emulator/billing.
+
+    The login pool is left out: it is there all the time and no concern of Slurm's.
+    """
     vms = {
         one["name"]: Vm(
             one["name"], one["id"], one["status"], one["request"], _time(one["terminates"])
         )
         for one in world["instances"]
+        if not one["group"].endswith(_LOGIN)
     }
     requests = {
         one["name"]: Ask(
-            one["name"], one["group"], one["state"], tuple(one["nodes"]), _code(one["last_attempt"])
+            one["name"],
+            one["group"],
+            one["state"],
+            tuple(one["nodes"]),
+            timedelta(seconds=one["run_duration"]) if one["run_duration"] else None,
+            _code(one["last_attempt"]),
         )
         for one in world["requests"]
     }
     asked = sum(1 for one in world["operations"] if one["kind"] == _INSERT)
-    return CloudView(vms, requests, asked, float(billing["seconds"]))
+    bills = (one for one in billing["instances"] if not one["group"].endswith(_LOGIN))
+    return CloudView(vms, requests, asked, sum(float(bill["seconds"]) for bill in bills))
 
 
 def _time(text: str | None) -> datetime | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from slurm_flex.demo.cloud_view import CloudView, read_cloud
+from slurm_flex.demo.commands import NotInTime
 from slurm_flex.demo.controller import Controller
 from slurm_flex.demo.fakegpu import FakeGpus
 from slurm_flex.demo.flex_daemon import FLEX, FlexDaemon
@@ -166,7 +168,11 @@ class World:
             self.daemon.check()
             return predicate()
 
-        return self.slurm.wait_for(asked, limit, what)
+        try:
+            return self.slurm.wait_for(asked, limit, what)
+        except NotInTime:
+            print("--- slurm-flex events ---", self.flex("events"), sep="\n", file=sys.stderr)
+            raise
 
     def leftovers(self, *, up: frozenset[str] = frozenset()) -> list[str]:
         """What is there though nobody wants it; ``up`` are the nodes that are to be up."""

@@ -18,7 +18,11 @@ SITE = DemoSite(
         DemoPool("st", static=1),
         DemoPool("brief", dynamic=1, run_duration=timedelta(seconds=30)),
     ],
-    settings={"suspend_time": timedelta(seconds=6)},
+    settings={
+        "suspend_time": timedelta(seconds=6),
+        "slurm_timeout": timedelta(seconds=4),
+        "cloud_timeout": timedelta(seconds=4),
+    },
 )
 STATIC = frozenset(["c1-st-0"])
 
