@@ -217,9 +217,11 @@ class World:
             return
         for name in self.slurm.nodes:
             self.gpus.add_node(name)
-            state = self.folder / "health" / name
-            about = {**self.gpus.node_file(name), "state": str(state)}
-            about["tools"] = {**about["tools"], "scontrol": str(self.slurm.bin_dir / "scontrol")}
+            about = {
+                **self.gpus.node_file(name),
+                "state": str(self.folder / "health" / name),
+                "slurm_conf": str(self.slurm.conf_path),
+            }
             (self.folder / f"node-{name}.json").write_text(json.dumps(about, indent=2))
 
 

@@ -15,6 +15,8 @@ from typing import Any, Final
 from slurm_flex.demo.fakegpu.state import FakeNode, bus_of, read_nodes, write_nodes
 
 TOOLS: Final = {"nvidia-smi": "nvidia_smi", "dcgmi": "dcgmi"}
+# The system's own: a node of another release has no other that is sure to run there.
+_PYTHON: Final = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 _PACKAGE_ROOT: Final = Path(__file__).resolve().parents[3]
 _SAID_OF_XID: Final = {
     13: "Graphics Exception: ESR 0x505224=0x00000000",
@@ -142,7 +144,7 @@ class FakeGpus:
         path = self.folder / "bin" / tool
         temporary = path.with_name(f".{tool}.{os.urandom(8).hex()}")
         temporary.write_text(
-            f"#!{sys.executable} -IS\n"
+            f"#!{_PYTHON} -IS\n"
             "import sys\n"
             f"sys.path.insert(0, {str(_PACKAGE_ROOT)!r})\n"
             f"from slurm_flex.demo.fakegpu.{module} import main\n"
