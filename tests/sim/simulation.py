@@ -201,7 +201,8 @@ class Simulation:
                 ),
                 jobs=tuple(_job(job) for job in slurm.jobs.values() if not job.over),
                 partitions=tuple(
-                    Partition(name, nodes=tuple(members)) for name, members in slurm.members.items()
+                    Partition(name, "INACTIVE" if slurm.stopped else "UP", tuple(members))
+                    for name, members in slurm.members.items()
                 ),
                 reservations=tuple(
                     Reservation(each.name, each.nodes, when(each.start), when(each.end), each.flags)
@@ -239,6 +240,17 @@ class Simulation:
 
     def node(self, name: str) -> SimNode:
         return self.slurm.nodes[name]
+
+    def reload(self, *pools: Pool) -> None:
+        """The cluster file changes, and slurm.conf with it, but for nodes that still are there."""
+        self.pools = pools
+        self.cluster = make_cluster(*pools, partitions=self.partitions)
+        self.slurm.cluster = self.cluster
+        for name, node in self.slurm.nodes.items():
+            place = self.cluster.locate(name)
+            node.static = place is not None and place.static
+        self.slurm.excluded = {name for name, node in self.slurm.nodes.items() if node.static}
+        self.journal.note("the cluster file changes")
 
     def drain_for_health(self, name: str) -> None:
         """What the epilog's check and the daemon write on a broken node."""

@@ -42,6 +42,8 @@ class SimSlurm:
         self.excluded = {name for name, node in self.nodes.items() if node.static}
         self.jobs: dict[int, SimJob] = {}
         self.reservations: dict[str, SimReservation] = {}
+        self.stopped = False
+        """all partitions are INACTIVE: nothing is scheduled, nothing suspended for being idle"""
         self.members = {
             part.id: [
                 name
@@ -137,7 +139,8 @@ class SimSlurm:
         if node.power_down:
             self.power_off(node, now)
             return
-        spared = node.name in self.excluded or (node.drain and "DRAIN" in knobs.suspend_exc_states)
+        spared = self.stopped or node.name in self.excluded
+        spared = spared or (node.drain and "DRAIN" in knobs.suspend_exc_states)
         if not spared and now - node.last_busy >= knobs.suspend_time:
             self.journal.note(f"node {node.name}: SuspendTime")
             self.power_off(node, now)
@@ -236,6 +239,8 @@ class SimSlurm:
     # --- the scheduler
 
     def _schedule(self, now: float) -> None:
+        if self.stopped:
+            return
         waiting = [job for job in self.jobs.values() if job.state == "PENDING"]
         seen: set[int] = set()
         for job in sorted(waiting, key=lambda one: (-one.priority, one.submitted, one.id)):

@@ -366,3 +366,58 @@ def test_a_pool_whose_requests_fail_gives_way_to_the_next_at_once() -> None:
     sim.run("6h")
     nothing_left(sim)
     sim.check()
+
+
+def test_a_vm_whose_slurmd_falls_silent_is_replaced() -> None:
+    """Scenario 29: a static node, which Slurm doesn't suspend by itself."""
+    sim = a_cluster(pools=(pool("gx", size=2, static=1),))
+    job = sim.submit(51, size=2, runtime=3000)
+    sim.run("15m")
+    first = sim.compute.vms["c1-gx-0"].id
+    sim.compute.silence("c1-gx-0", sim.now)
+    sim.run("40m", until=lambda: sim.count("delete_instances", "c1-gx-0") > 0)
+    assert sim.count("save_console", "c1-gx-0") == 1
+    assert sim.run("4h", until=lambda: job.over)
+    assert job.state == "COMPLETED"
+    assert sim.compute.vms["c1-gx-0"].id != first
+    sim.run("1h")
+    nothing_left(sim)
+    sim.check()
+
+
+def test_min_node_count_may_go_down_and_up() -> None:
+    """Scenario 76."""
+    sim = a_cluster(pools=(pool("gx", size=3, static=2),))
+    sim.run("30m")
+    assert sim.busy_vms() == ["c1-gx-0", "c1-gx-1"]
+    sim.reload(pool("gx", size=3, static=1))
+    sim.run("30m")
+    assert sim.busy_vms() == ["c1-gx-0"]
+    sim.reload(pool("gx", size=3, static=3))
+    sim.run("30m")
+    assert sim.busy_vms() == ["c1-gx-0", "c1-gx-1", "c1-gx-2"]
+    sim.check()
+
+
+def test_a_node_that_leaves_the_file_leaves_when_idle() -> None:
+    """Still in slurm.conf: drained, its job ends in peace, its VM goes, and nothing comes back."""
+    sim = a_cluster(pools=(pool("gx", size=3),))
+    job = sim.submit(51, size=3, runtime=3000)
+    sim.run("15m")
+    sim.reload(pool("gx", size=1))
+    assert sim.run("2h", until=lambda: job.over)
+    assert (job.state, job.restarts) == ("COMPLETED", 0)
+    sim.run("1h")
+    assert not sim.busy_vms()
+    assert len(sim.requests()) == 1
+
+
+def test_a_partition_that_is_stopped_gives_its_vms_back() -> None:
+    """Scenario 69: Slurm doesn't suspend the nodes of an INACTIVE partition."""
+    sim = a_cluster()
+    sim.submit(51, size=2, runtime=300)
+    sim.run("8m")
+    sim.slurm.stopped = True
+    sim.run("1h")
+    assert not sim.busy_vms(), sim.story("billed for nobody")
+    sim.check()
