@@ -205,3 +205,44 @@ def test_settled_things_stay_settled() -> None:
     )  # fmt: skip
     played = passes(*(later(snapshot, f"{n * 600}s") for n in range(60)))
     assert not Acts(played.all).changes
+
+
+def test_a_drained_node_that_hangs_is_not_undrained_while_it_is_forced_down() -> None:
+    """POWER_DOWN+POWERING_UP hangs; our old drain goes with the force."""
+    snapshot = world(
+        node(
+            "c1-gx-0",
+            "IDLE+CLOUD+DRAIN+POWERING_UP+POWER_DOWN",
+            reason="slurm-flex: expired",
+            since="-10m",
+        )
+    )
+    for acts in passes(*repeat(snapshot, 3)):
+        kinds = {one.KIND for one in acts.touching("c1-gx-0")}
+        assert not {"node_power_down", "node_undrain"} <= kinds, f"\n{acts}"
+
+
+def test_a_job_has_one_last_word_though_two_things_cut_it() -> None:
+    """One node expires in the very pass in which the other pool's request turns out cancelled."""
+    things = (
+        pool("gx", size=1),
+        pool("gy", size=1),
+        node("c1-gx-0", "alloc"),
+        node("c1-gy-0", "alloc#"),
+        job(51, nodes="c1-gx-0,c1-gy-0", partition="all", starts="-20m", batch=False),
+    )
+    before = world(
+        *things,
+        instance("c1-gx-0", created="-7d", ends="now"),
+        request("j51-1", "c1-gy-0", created="-20m"),
+        partitions={"all": "gx,gy"},
+        now="-30s",
+    )
+    cut = world(
+        *things,
+        request("j51-1", "c1-gy-0", "CANCELLED", created="-20m"),
+        partitions={"all": "gx,gy"},
+        now="+10s",
+    )
+    acts = passes(before, cut).last
+    assert len(acts.kind("job_comment")) <= 1, f"\n{acts}"
