@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from datetime import timedelta
@@ -234,3 +236,21 @@ def test_a_reader_that_has_seen_enough_is_no_error(site: Site, tmp_path: Path) -
     )  # fmt: skip
     assert done.stderr.count("Traceback") == 0
     assert "Exception" not in done.stderr
+
+
+def test_events_are_followed_until_ctrl_c(site: Site) -> None:
+    store = open_store(site.state_dir, NOON).store
+    program = [sys.executable, "-m", "slurm_flex.cli.main", "events", "--follow", "--json"]
+    store.write_events([Entry(NOON, "lost", "the first")])
+    with subprocess.Popen(
+        [*program, "--since", "3650d"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        assert json.loads(following.stdout.readline())["text"] == "the first"
+        store.write_events([Entry(NOON, "lost", "the second")])
+        assert json.loads(following.stdout.readline())["text"] == "the second"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(20) == 130
+        assert "Traceback" not in following.stderr.read()
+    store.close()
