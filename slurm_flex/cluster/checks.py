@@ -75,7 +75,8 @@ def _check_pools(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> N
         path = f"node_pools[{at}]"
         if pool.id in seen and pool.id:
             first = f"node_pools[{seen[pool.id]}]"
-            reader.complain(f"{path}.id", f'"{pool.id}" is already the id of {first}')
+            what = f'"{pool.id}" is already the id of {first}'
+            reader.complain(f"{path}.id", what, "give each pool an id of its own")
         seen.setdefault(pool.id, at)
         if pool.min_node_count > pool.max_node_count:
             what = f"min_node_count {pool.min_node_count} > max_node_count {pool.max_node_count}"
@@ -89,7 +90,8 @@ def _check_pools(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> N
 
 def _check_scaling(pool: Pool, item: Mapping[str, Any], path: str, reader: Reader) -> None:
     if "max_node_count" not in item.get("scaling_spec", {"max_node_count": 0}):
-        reader.complain(f"{path}.scaling_spec.max_node_count", "is missing")
+        fix = f"{pool.min_node_count} or more: how many nodes there may be at a time"
+        reader.complain(f"{path}.scaling_spec.max_node_count", "is missing", fix)
     if pool.max_node_count > _LARGEST_GROUP:
         what = f"{pool.max_node_count} nodes don't fit in one instance group"
         fix = f"at most {_LARGEST_GROUP}; add a second pool to the partition"
@@ -121,9 +123,11 @@ def _check_partitions(cluster: Cluster, reader: Reader) -> None:
     for at, part in enumerate(cluster.partitions):
         path = f"{slurm}.partitions[{at}]"
         if part.id and part.id in seen:
-            reader.complain(f"{path}.id", f'the partition "{part.id}" is there twice')
+            what = f'the partition "{part.id}" is there twice'
+            reader.complain(f"{path}.id", what, "give each partition an id of its own")
         if part.id.upper() == "DEFAULT":
-            reader.complain(f"{path}.id", f'"{part.id}" means something else to Slurm')
+            what = f'"{part.id}" means something else to Slurm'
+            reader.complain(f"{path}.id", what, "give it another id")
         seen.add(part.id)
         if not part.node_pool_ids and not reader.lenient:
             reader.complain(f"{path}.node_pool_ids", "is empty", "name at least one node pool")
@@ -134,7 +138,7 @@ def _check_partitions(cluster: Cluster, reader: Reader) -> None:
             if pool_id == cluster.login_pool_id:
                 reader.complain(where, "is the login pool, whose VMs run no jobs", "remove it")
             if pool_id in part.node_pool_ids[:nth]:
-                reader.complain(where, f'the pool "{pool_id}" is there twice')
+                reader.complain(where, f'the pool "{pool_id}" is there twice', "remove one")
     if cluster.partitions and cluster.default_partition not in seen:
         meant = closest(cluster.default_partition, seen)
         fix = f"did you mean {meant}?" if meant else f"the partitions are {', '.join(sorted(seen))}"
@@ -158,7 +162,8 @@ def _check_node_sets(cluster: Cluster, reader: Reader) -> None:
         if _unknown_pool(cluster, node_set.node_pool_id, path, reader):
             continue
         if node_set.node_pool_id in seen:
-            reader.complain(path, f'the pool "{node_set.node_pool_id}" has a node set already')
+            what = f'the pool "{node_set.node_pool_id}" has a node set already'
+            reader.complain(path, what, "put both into one config")
         if node_set.node_pool_id and node_set.node_pool_id == cluster.login_pool_id:
             reader.complain(path, "is the login pool, whose VMs are no Slurm nodes", "remove it")
         seen.add(node_set.node_pool_id)

@@ -100,12 +100,23 @@ def _check(config: Mapping[str, str], scope: Scope, path: str, reader: Reader) -
         if low in RESERVED[scope]:
             reader.complain(where, "is reserved", RESERVED[scope][low])
         elif not is_key(scope, key):
-            meant = nearest_key(scope, key)
             kind = {"global": "slurm.conf", "node": "a NodeName line", "partition": "a partition"}
-            what = f"is no parameter of {kind[scope]}"
-            reader.complain(where, what, f"did you mean {meant}?" if meant else "")
+            reader.complain(
+                where, f"is no parameter of {kind[scope]}", _where_it_belongs(scope, key)
+            )
         elif scope != "global" and re.search(r"\s", value.strip()) and not _quoted(value):
             reader.complain(where, f'"{value}" has a blank in it', "one value, without blanks")
+
+
+def _where_it_belongs(scope: Scope, key: str) -> str:
+    meant = nearest_key(scope, key)
+    if meant:
+        return f"did you mean {meant}?"
+    places: dict[Scope, str] = {
+        "global": "config", "partition": "partitions[].config", "node": "node_sets[].config",
+    }  # fmt: skip
+    fits = [place for other, place in places.items() if is_key(other, key)]
+    return f"it belongs in {' or '.join(fits)}" if fits else "see man slurm.conf"
 
 
 def _quoted(value: str) -> bool:

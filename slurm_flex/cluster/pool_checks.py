@@ -17,6 +17,7 @@ from slurm_flex.cluster.model import Pool, Provisioning
 from slurm_flex.cluster.reader import Reader
 
 _GPU_FAMILY: Final = re.compile(r"(a[234]x?|g[24])-")
+_OFFERED: Final = "see `gcloud compute machine-types list`"
 _CUSTOM: Final = re.compile(r"[a-z0-9]+-custom-")
 
 
@@ -40,7 +41,9 @@ def check_provisioning(pool: Pool, item: Mapping[str, Any], path: str, reader: R
     if affinity is not None and model is not Provisioning.RESERVATION:
         reader.complain(where, f"has no place in a {model.value} pool", "remove it")
     if affinity is None and model is Provisioning.RESERVATION:
-        reader.complain(where, "is missing in a RESERVATION pool", "name the reservation")
+        fix = '{ "type": "SPECIFIC_RESERVATION", "key": "compute.googleapis.com/reservation-name", '
+        fix += '"values": ["NAME"] }, or { "type": "ANY_RESERVATION" }'
+        reader.complain(where, "is missing in a RESERVATION pool", fix)
     if affinity is not None and affinity.type == "SPECIFIC_RESERVATION":
         if not affinity.values:
             reader.complain(f"{where}.values", "is missing", "the name of the reservation")
@@ -87,16 +90,19 @@ def _check_machine_type(pool: Pool, spec: Mapping[str, Any], path: str, reader: 
             meant = nearest_machine_type(pool.machine_type)
             what = f'"{pool.machine_type}" is no machine type of its family'
             reader.complain(
-                f"{where}.machine_type", what, f"did you mean {meant}?" if meant else ""
+                f"{where}.machine_type", what, f"did you mean {meant}?" if meant else _OFFERED
             )
         return
     if "accelerator_count" in spec and pool.accelerator_count != known.gpus:
         what = f"{known.name} has {known.gpus or 'no'} GPUs, not {pool.accelerator_count}"
-        reader.complain(f"{where}.accelerator_count", what, f"{known.gpus}")
+        fix = f"write {known.gpus}" if known.gpus else "remove it"
+        reader.complain(f"{where}.accelerator_count", what, fix)
     if spec.get("accelerator_type") and accelerator_name(pool.accelerator_type) != known.gpu:
-        has = f"{accelerator_enum(known.gpu)} GPUs" if known.gpu else "no GPUs"
-        what = f"{known.name} has {has}, not {pool.accelerator_type}"
-        reader.complain(f"{where}.accelerator_type", what)
+        own = accelerator_enum(known.gpu) if known.gpu else ""
+        what = (
+            f"{known.name} has {f'{own} GPUs' if own else 'no GPUs'}, not {pool.accelerator_type}"
+        )
+        reader.complain(f"{where}.accelerator_type", what, f"write {own}" if own else "remove it")
 
 
 def _check_boot_disk(pool: Pool, path: str, reader: Reader) -> None:

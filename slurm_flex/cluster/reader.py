@@ -186,17 +186,19 @@ class Reader:
             return None
         if value == "":
             if not shape.may_be_empty:
-                self.complain(path, "is empty", shape.shape)
+                self.complain(path, "is empty", shape.shape or "remove it, or fill it in")
             return None if not shape.may_be_empty else ""
         if shape.free:
             return value
         if self._fits(shape, value):
             return value
-        waiting = placeholder(value, shouted=bool(shape.pattern) and not shape.choices)
+        shouted = bool(shape.pattern) and not (shape.choices or shape.plain)
+        waiting = placeholder(value, shouted=shouted)
         if waiting:
             if self.lenient:
                 return None if shape.choices else value
-            self.complain(path, f"{waiting} still has to be filled in", shape.shape)
+            fix = f"one of {', '.join(shape.choices)}" if shape.choices else shape.shape
+            self.complain(path, f"{waiting} still has to be filled in", fix)
         elif shape.choices:
             meant = closest(value, shape.choices)
             hint = f"did you mean {meant}? " if meant else ""
@@ -224,7 +226,8 @@ class Reader:
         if isinstance(value, float) and value.is_integer():
             return self._number(shape, int(value), path)
         if isinstance(value, bool) or not isinstance(value, int):
-            self._wrong_type(value, path, "a whole number")
+            allowed = f"{shape.least} to {shape.most}"
+            self._wrong_type(value, path, "a whole number", allowed)
             return None
         if not shape.least <= value <= shape.most:
             self.complain(path, f"{value} is out of range", f"{shape.least} to {shape.most}")
@@ -241,23 +244,23 @@ class Reader:
 
     def _seconds(self, shape: Seconds, value: object, path: str) -> int | None:
         found = _SECONDS.fullmatch(value) if isinstance(value, str) else None
+        allowed = f'"{shape.least}s" to "{shape.most}s"'
         if found is None:
-            self._wrong_type(value, path, f'seconds in quotes, such as "{shape.most}s"')
+            self._wrong_type(value, path, "seconds in quotes", allowed)
             return None
         seconds = int(found.group(1))
         if not shape.least <= seconds <= shape.most:
-            allowed = f'"{shape.least}s" to "{shape.most}s"'
             self.complain(path, f'"{value}" is out of range', allowed)
             return None
         return seconds
 
-    def _wrong_type(self, value: object, path: str, wanted: str) -> None:
+    def _wrong_type(self, value: object, path: str, wanted: str, allowed: str = "") -> None:
         waiting = placeholder(value, shouted=True) if isinstance(value, str) else ""
         if waiting:
             if not self.lenient:
-                self.complain(path, f"{waiting} still has to be filled in", wanted)
+                self.complain(path, f"{waiting} still has to be filled in", allowed or wanted)
             return
-        self.complain(path, f"{_short(value)} is not {wanted}")
+        self.complain(path, f"{_short(value)} is not {wanted}", allowed)
 
 
 def _plain(word: str) -> str:
@@ -283,4 +286,5 @@ def _short(value: object) -> str:
 
 
 def _about(shape: Shape) -> str:
-    return getattr(shape, "shape", "") or shape.about
+    about = shape.about.rstrip(".")
+    return about[:1].lower() + about[1:] or getattr(shape, "shape", "")

@@ -9,7 +9,7 @@ ModelDevelopmentCluster of the provider schema (2026, beta).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 RFC1035: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -25,13 +25,15 @@ _API: Final = r"(https://[a-z]+\.googleapis\.com/[a-z0-9]+/)?"
 class Text:
     """A string. ``pattern`` must match all of it; ``shape`` says in words what that means.
 
-    free: any text (a script); placeholders are not looked for in it.
+    free: any text (a script); placeholders are not looked for in it. plain: a word in capitals is
+    a mistake, not a placeholder.
     """
 
     pattern: str = ""
     shape: str = ""
     choices: tuple[str, ...] = ()
     free: bool = False
+    plain: bool = False
     longest: int = 0
     may_be_empty: bool = True
     about: str = ""
@@ -99,8 +101,12 @@ _ID = Text(
     may_be_empty=False,
 )
 _LABELS = Pairs(
-    Text(_LABEL_KEY, "lower-case letters, digits, _ and -, beginning with a letter, at most 63"),
-    Text(_LABEL_VALUE, "lower-case letters, digits, _ and -, at most 63"),
+    Text(
+        _LABEL_KEY,
+        "lower-case letters, digits, _ and -, beginning with a letter, at most 63",
+        plain=True,
+    ),
+    Text(_LABEL_VALUE, "lower-case letters, digits, _ and -, at most 63", plain=True),
     about="Labels; copied to the VMs (billing).",
 )
 _CONFIG = Pairs(
@@ -138,9 +144,10 @@ _MACHINE_SPEC = Group(
     },
     required=("machine_type",),
     refused={
-        "gpu_partition_size": "GPUs can't be split here",
-        "tpu_topology": "TPUs are no Slurm nodes here",
+        "gpu_partition_size": "GPUs can't be split here; remove it",
+        "tpu_topology": "TPUs are no Slurm nodes here; choose a GPU or CPU machine_type",
     },
+    about="The machine: machine_type, and accelerator_type and accelerator_count for GPUs.",
 )
 
 _NODE_POOL = Group(
@@ -203,7 +210,9 @@ _SCHEDULING = Group(
 _SLURM_SPEC = Group(
     {
         "home_directory_storage": _FILESTORE,
-        "login_node_pool_id": _ID,
+        "login_node_pool_id": replace(
+            _ID, about="The id of the pool whose VMs people log in to; they are no Slurm nodes."
+        ),
         "partitions": Items(
             Group(
                 {
@@ -216,7 +225,8 @@ _SLURM_SPEC = Group(
                     "config": _CONFIG,
                 },
                 required=("id", "node_pool_ids"),
-            )
+            ),
+            about='At least one { "id": ..., "node_pool_ids": [...] }.',
         ),
         "default_partition_id": Text(may_be_empty=False),
         "node_sets": Items(
@@ -259,7 +269,7 @@ CLUSTER = Group(
                 ),
             }
         ),
-        "node_pools": Items(_NODE_POOL),
+        "node_pools": Items(_NODE_POOL, about="A login pool and at least one more."),
         "orchestrator_spec": Group(
             {"slurm_spec": _SLURM_SPEC},
             required=("slurm_spec",),
@@ -280,6 +290,7 @@ CLUSTER = Group(
         "schedule `gcloud lustre instances export-data` instead"
     },
     output=(
+        "$schema",
         "create_time",
         "update_time",
         "state",

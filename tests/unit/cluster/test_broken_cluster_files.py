@@ -78,6 +78,11 @@ BROKEN = {
         f"{GPU}.enable_public_ips",
         "is not true or false",
     ),
+    "nodes beyond counting": (
+        [(f"{SCALING}.max_node_count", "9" * 30)],
+        f"{SCALING}.max_node_count",
+        "0 to 65536",
+    ),
     "number as a zone": ([(f"{GPU}.zone", 1)], f"{GPU}.zone", "is not text in quotes"),
     "object as a label": ([("labels", {"team": {}})], 'labels["team"]', "is not text in quotes"),
     "disk size in words": (
@@ -103,7 +108,7 @@ BROKEN = {
         f"{GPU}.id",
         "shorter",
     ),
-    "label in capitals": ([("labels", {"team": "ML"})], 'labels["team"]', "lower-case"),
+    "label in capitals": ([("labels", {"team": "ML"})], 'labels["team"]', '"ML" is not valid'),
     # placeholders
     "placeholder project": (
         [("name", NAME.replace("example-project", "<project-id>"))],
@@ -129,7 +134,7 @@ BROKEN = {
     "placeholder model": (
         [(f"{GPU}.provisioning_model", "<model>"), (DURATION, GONE)],
         f"{GPU}.provisioning_model",
-        "<model> still has to be filled in",
+        "<model> still has to be filled in (one of FLEX_START",
     ),
     # the network
     "short network name": ([("network.network", "default")], "network.network", "/networks/NAME"),
@@ -173,7 +178,7 @@ BROKEN = {
     ),
     "duration too long": ([(DURATION, "604801s")], DURATION, '"30s" to "604800s"'),
     "duration too short": ([(DURATION, "29s")], DURATION, '"30s" to "604800s"'),
-    "duration in days": ([(DURATION, "7d")], DURATION, 'seconds in quotes, such as "604800s"'),
+    "duration in days": ([(DURATION, "7d")], DURATION, '"30s" to "604800s"'),
     "duration as a number": ([(DURATION, 604800)], DURATION, "seconds in quotes"),
     "affinity with Flex-start": (
         [(f"{MACHINE}.reservation_affinity", RESERVED)],
@@ -358,7 +363,7 @@ BROKEN = {
     "node parameter in a partition": (
         [(f"{PART}.config", {"RealMemory": "5"})],
         f'{PART}.config["RealMemory"]',
-        "is no parameter of a partition",
+        "is no parameter of a partition (it belongs in node_sets[].config)",
     ),
     "State in a node set": (
         [(f"{SLURM}.node_sets", [{"node_pool_id": "a3u", "config": {"State": "CLOUD"}}])],
@@ -395,6 +400,8 @@ def test_a_broken_cluster_file_is_told_what_is_wrong_and_where(
     assert isinstance(error, ClusterFileError)
     assert error.path == path
     assert words in said[0]
+    # What is allowed, or what to do; a wrong type says so by itself.
+    assert error.fix or " is not " in error.what
 
 
 def test_there_are_at_least_sixty_broken_variants() -> None:

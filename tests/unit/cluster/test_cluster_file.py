@@ -148,6 +148,7 @@ def test_what_the_api_puts_out_may_stay_in_the_file() -> None:
     seen = changed(
         ("cluster_status", {"state": "RUNNING"}),
         ("nodes_status", []),
+        ("$schema", "./cluster_config.schema.json"),  # for editors
         (f"{GPU}.effective_flex_start_max_duration", "604800s"),
     )
     assert parse_cluster(seen) == load_cluster(EXAMPLE)
