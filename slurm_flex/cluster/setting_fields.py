@@ -244,7 +244,8 @@ class Rendering(_Section):
     { a3u = { RealMemory = "2900000" } }."""
     gpu_files: Literal["device", "nvml", "none"] = "device"
     """How a node finds its GPUs (gres.conf): /dev/nvidia0 and so on, slurmd's own NVML library, or
-    not at all (GPUs are counted and not isolated)."""
+    not at all: Slurm then knows of no GPUs, and jobs ask for whole nodes. (Slurm takes no GPU
+    without a device file; to share them without isolation set ConstrainDevices=no.)"""
     conf_server: Host = ""
     """HOST or HOST:PORT of slurmctld as the nodes reach it. Empty: the controller's host name."""
     slurmd_options: str = ""

@@ -19,9 +19,9 @@ _FEATURES: Final = frozenset(["feature", "features"])
 _WEIGHT_STEP: Final = 100
 
 
-def gpu_gres(pool: Pool) -> str:
-    """Gres of a pool's nodes, ``gpu:h200:8``; empty where it has no GPUs."""
-    if not pool.accelerator_count:
+def gpu_gres(settings: Settings, pool: Pool) -> str:
+    """Gres of a pool's nodes, ``gpu:h200:8``; empty where Slurm is to know of no GPUs."""
+    if not pool.accelerator_count or settings.gpu_files == "none":
         return ""
     kind = gres_type(pool.accelerator_type)
     return f"gpu:{kind}:{pool.accelerator_count}" if kind else f"gpu:{pool.accelerator_count}"
@@ -65,7 +65,7 @@ def node_keys(
     the order of the file.
     """
     keys = {"State": "CLOUD", **_hardware(pool, settings)}
-    if gres := gpu_gres(pool):
+    if gres := gpu_gres(settings, pool):
         keys["Gres"] = gres
     own = next((s.config for s in cluster.slurm.node_sets if s.node_pool_id == pool.id), {})
     keys["Feature"] = ",".join(dict.fromkeys([*_given_features(own), *features(pool)]))

@@ -83,7 +83,8 @@ def requirements(cluster: Cluster, settings: Settings, release: Release) -> Iter
         "a node that Slurm took for lost comes back when it registers",
         value="2",
     )
-    yield from _for_gpus(cluster)
+    if settings.gpu_files != "none":
+        yield from _for_gpus(cluster)
     if settings.health_checks:
         yield Requirement(
             "SchedulerParameters",

@@ -85,7 +85,7 @@ def _site_lines(
 
 
 def _gpus(settings: Settings, pool: Pool) -> int:
-    """How many GPUs must answer before slurmd starts; where they are only counted, none."""
+    """How many GPUs must answer before slurmd starts; none where Slurm isn't told of them."""
     return 0 if settings.gpu_files == "none" else pool.accelerator_count
 
 

@@ -268,13 +268,17 @@ class TestGres:
         ("files", "line"),
         [
             ("device", "Name=gpu Type=h200 Count=8 File=/dev/nvidia[0-7]"),
-            ("none", "Name=gpu Type=h200 Count=8"),
             ("nvml", "AutoDetect=nvml"),
         ],
     )
     def test_gpus_are_found_as_the_setting_says(self, files: str, line: str) -> None:
         text = render_slurm_conf(cluster(), Settings(gpu_files=files), "24.11")["gres.conf"]
         assert text.splitlines()[-1] == f"NodeName=demo-a3u-[0-1] {line}"
+
+    def test_a_slurm_that_is_told_of_no_gpus_has_neither_gres_nor_gres_conf(self) -> None:
+        files = render_full(cluster(), Settings(gpu_files="none"), "24.11", "localhost")
+        assert "gres.conf" not in files
+        assert "gres" not in f"{files['slurm.conf']}{files['slurm-flex.conf']}".lower()
 
 
 class TestReleases:

@@ -128,7 +128,7 @@ def test_the_facts_of_a_node_are_those_that_the_checks_know() -> None:
     assert set(facts) <= set(NODE_FIELDS)
 
 
-def test_where_gpus_are_only_counted_none_is_waited_for() -> None:
+def test_where_slurm_knows_of_no_gpus_none_is_waited_for() -> None:
     assert value(script(gpu_files="none"), "echo $GPUS") == "0\n"
     pool = cluster().pool("a3u")
     assert pool is not None
