@@ -151,8 +151,8 @@ def _resend(world: World) -> Iterator[Action]:
         members = [world.members[name] for name in sent.nodes if name in world.members]
         if any(world.is_settled(m) for m in members):
             continue
-        if not any(m.is_allocated or m.phase in (Phase.ASKED, Phase.QUEUED) for m in members):
-            del world.recall.sent[key]
+        if len(members) < len(sent.nodes) or not _all_still_wait(sent, members):
+            del world.recall.sent[key]  # whoever waits there now is asked for anew
             continue
         world.recall.sent[key] = replace(sent, at=world.now)
         yield MakeRequest(
@@ -163,6 +163,13 @@ def _resend(world: World) -> Iterator[Action]:
             run_duration=sent.run_duration,
             why="no list shows it: sent again under the same name",
         )
+
+
+def _all_still_wait(sent: SentRequest, members: list[Member]) -> bool:
+    """For the same job, or for none as before."""
+    groups = [{job.group for job in m.jobs} for m in members]
+    same = (sent.job in group if sent.job is not None else not group for group in groups)
+    return all(m.waits_for_vm for m in members) and all(same)
 
 
 def _free_places(world: World) -> dict[str, int]:

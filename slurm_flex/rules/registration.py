@@ -115,9 +115,10 @@ def _gave_up_resuming(world: World, member: Member) -> bool:
 
 def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]:
     settings, recall = world.settings, world.recall
+    ours = [m for m in failed if m.node is None or not m.node.is_held]
     present = tuple(m.name for m in failed if m.instance is not None)
     deletable = tuple(
-        m.name for m in failed if m.instance is not None and m.instance.action != "DELETING"
+        m.name for m in ours if m.instance is not None and m.instance.action != "DELETING"
     )
     for member in failed:
         known = recall.instances.get(member.name)

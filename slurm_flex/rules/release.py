@@ -85,6 +85,7 @@ def say_goodbye(world: World, jobs: Iterable[Job], why: str) -> Iterator[Action]
 
 def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[Action]:
     """Not before the back-off is over. Repeated in the next passes until Slurm has taken it."""
+    wait = max(wait, timedelta(0))
     for job in world.components(group):
         if job.is_requeueable or job.is_pending:
             world.recall.delays[str(job.id)] = Delay(world.now + wait, why)

@@ -57,9 +57,9 @@ def test_a_vm_is_seen_with_its_labels_its_age_and_its_end(site: Cloud) -> None:
     site.make_groups()
     site.ask("gx", "j51-1", ["c1-gx-0", "c1-gx-2"])
 
-    group = site.running("gx", 2)
+    site.running("gx", 2)
+    group = site.read_until("gx", lambda seen: seen.requests[0].is_succeeded)
 
-    assert group.requests[0].is_succeeded
     for vm in group.instances:
         assert vm.id is not None and vm.id.isdigit()
         assert vm.is_labelled("c1")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slurm_flex.hostlist import LARGEST_RANGE, HostlistError, expand, fold, natural_order
 
-VECTORS = Path(__file__).parents[2] / "data" / "vectors"
+VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 NEWEST = "slurm_26.05.5"
 
 
