@@ -120,8 +120,9 @@ def _remember(world: World, members: list[Member]) -> Iterator[Action]:
                 at=world.now,
             )
             world.recall.expiries[str(job.id)] = world.recall.expiries.get(str(job.id), 0) + 1
+        is_first = job.id not in world.said
         world.said.add(job.id)
-        if may_comment(job, world):
+        if is_first and may_comment(job, world):
             when = f"{world.now:%m-%d %H:%M} UTC"
             again = "restarts on a new VM" if job.is_requeueable else "Slurm can't requeue it"
             yield JobComment(

@@ -75,6 +75,8 @@ def release_job(world: World, group: int, why: str) -> Iterator[Action]:
 def say_goodbye(world: World, jobs: Iterable[Job], why: str) -> Iterator[Action]:
     """Slurm ends what it can't requeue: tell it before its node goes down."""
     for job in jobs:
+        if job.id in world.said:
+            continue
         if not job.is_requeueable and (job.is_configuring or job.is_running):
             world.said.add(job.id)
             text = one_line(f"{OWN_COMMENT}{why}; Slurm can't requeue this job and ends it")
@@ -99,13 +101,11 @@ def give_back(
     groups = sorted({job.group for member in waiting for job in member.jobs})
     failure, back_off = note_failure(world, pool, key, groups[0] if groups else None, error)
     why = describe(failure, error)
-    yield Event(
-        event="REQUEST_FAILED",
-        pool=pool.id,
-        nodes=tuple(member.name for member in waiting),
-        text=why,
-        why="a launch failed",
-    )
+    if world.recall.once(f"failed/{pool.id}/{key}"):
+        names = tuple(member.name for member in waiting)
+        yield Event(
+            event="REQUEST_FAILED", pool=pool.id, nodes=names, text=why, why="a launch failed"
+        )
     for member in waiting:
         world.recall.node_waits[member.name] = back_off.until
     for group in groups:

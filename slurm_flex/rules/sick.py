@@ -114,6 +114,7 @@ def _clear_rising_nodes(world: World, pool: Pool) -> Iterator[Action]:
         if m.pool.id == pool.id
         and m.node is not None
         and m.node.has_health_drain
+        and not m.node.is_power_down_requested
         and (m.instance is None or _is_older_than_its_vm(m))
     ]
     if drained:

@@ -125,7 +125,7 @@ def _finish_power_down(world: World, pool: Pool) -> Iterator[Action]:
         and m.node is not None
         and m.node.is_power_down_requested
         and m.node.is_powering_up
-        and not m.is_allocated
+        and not m.is_busy
     ]
     if hanging:
         names = tuple(member.name for member in hanging)
