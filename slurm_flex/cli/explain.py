@@ -67,7 +67,8 @@ _TABLES: Final = {
 }
 _LONG: Final = {
     "POWERED_DOWN": "~", "POWERING_UP": "#", "POWERING_DOWN": "%", "POWER_DOWN": "!",
-    "NOT_RESPONDING": "*", "MAINT": "$", "REBOOT_REQUESTED": "@", "REBOOT_ISSUED": "^",
+    "NOT_RESPONDING": "*", "MAINT": "$", "MAINTENANCE": "$",
+    "REBOOT_REQUESTED": "@", "REBOOT_ISSUED": "^",
     "PLANNED": "-", "ALLOCATED": "alloc", "MIXED": "mix", "DRAINED": "drain", "DRAINING": "drng",
     "COMPLETING": "comp", "INVALID_REG": "inval", "FUTURE": "futr", "PENDING": "PD",
     "CONFIGURING": "CF", "RUNNING": "R", "CLOUD": "",

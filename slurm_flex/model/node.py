@@ -46,6 +46,7 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "POWERED_UP": (),
     "REBOOT": ("REBOOT_REQUESTED",),
     "INVAL": ("INVALID_REG",),
+    "MAINTENANCE": ("MAINT",),  # scontrol's word on every release; sinfo says MAINT
 }
 KNOWN_FLAGS: Final = frozenset(
     """

@@ -144,3 +144,10 @@ def test_every_combination_of_flags_has_exactly_one_phase() -> None:
             found.add((state, phase))
     assert len(found) == 5 * 512
     assert len({phase for _, phase in found}) >= 8
+
+
+def test_a_node_in_a_reservation_of_ours_has_no_word_that_nobody_knows() -> None:
+    """Slurm writes MAINTENANCE, on every release (its libslurmfull)."""
+    (reserved,) = node(NAME, "IDLE+CLOUD+MAINTENANCE")
+    assert not reserved.unknown_flags
+    assert reserved.flags == {"IDLE", "CLOUD", "MAINT"}
