@@ -29,7 +29,10 @@ from slurm_flex.text import one_line
 
 _PENDING: Final = re.compile("job is pending execution", re.IGNORECASE)
 _STARTED: Final = re.compile("no longer pending execution", re.IGNORECASE)
-_NOT_RUNNING: Final = re.compile("presently disabled|job is pending", re.IGNORECASE)
+_FINISHED: Final = re.compile("job has already finished", re.IGNORECASE)
+_NOT_RUNNING: Final = re.compile(
+    f"presently disabled|job is pending|{_FINISHED.pattern}", re.IGNORECASE
+)
 _DUPLICATE: Final = re.compile("duplicate reservation name", re.IGNORECASE)
 _UNDER_WAY: Final = re.compile("reservation already started", re.IGNORECASE)
 _HOW: Final = {"plain": "power_down", "asap": "power_down_asap", "force": "power_down_force"}
@@ -126,7 +129,8 @@ class ScontrolController:
         return ()
 
     def job_comment(self, jobs: Iterable[int], text: str) -> Failures:
-        return self._update_jobs(jobs, f"admincomment={_value(text)}")
+        # A job may end while it is spoken of, and needs no story then.
+        return self._update_jobs(jobs, f"admincomment={_value(text)}", done_if=_FINISHED)
 
     def job_start(self, jobs: Iterable[int], after: timedelta = timedelta(0)) -> Failures:
         return self._update_jobs(jobs, f"starttime={_from_now(after)}", done_if=_STARTED)

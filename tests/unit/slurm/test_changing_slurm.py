@@ -191,6 +191,22 @@ def test_one_finished_job_in_a_list_fails_alone(
     assert len(slurm.calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "change"),
+    [
+        ("Job has already finished for job 7", lambda c: c.job_comment([7, 10], "running")),
+        ("job notify failure: Job has already finished", lambda c: c.job_notify([7], "hi")),
+        ("scancel: error: Kill job error on job id 7: Job has already finished",
+         lambda c: c.job_signal([7, 10], "USR1")),
+    ],
+)  # fmt: skip
+def test_a_job_that_ends_while_it_is_spoken_to_is_no_failure(
+    slurm: FakeSlurm, said: str, change: Callable[[ScontrolController], Failures]
+) -> None:
+    slurm.refuse("", said)
+    assert change(slurm.controller()) == ()
+
+
 def test_a_refusal_that_names_no_job_is_tracked_down(slurm: FakeSlurm) -> None:
     slurm.refuse("hold", "slurm_suspend error: Unspecified error")
     slurm.answer("hold 4$")
