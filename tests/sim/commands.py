@@ -180,8 +180,8 @@ class Commands:
 
     def cancel(self, number: int, now: float) -> None:
         """scancel: a CONFIGURING job's nodes stay POWERING_UP, and nobody is called (R)."""
-        job = self._job(number)
-        self.slurm.finish(job, now, "CANCELLED")
+        for one in self.slurm.components(self._job(number)):
+            self.slurm.finish(one, now, "CANCELLED")
 
     # --- reservations
 

@@ -57,6 +57,10 @@ def a_random_site(seed: int, faults: Faults | None = None) -> Simulation:
         one.provision_delay = dice.choice([30.0, 90.0, 300.0])
         one.boot_delay = dice.choice([60.0, 240.0])
         one.end_leaves_terminated = dice.random() < 0.3
+        one.list_lag = dice.choice([0.0, 0.0, 0.0, 60.0])
+        one.delete_delay = dice.choice([30.0, 45.0, 240.0])
+    if dice.random() < 0.2:
+        sim.compute.groups["gx"] = False
     return sim
 
 
@@ -104,10 +108,18 @@ class Chaos:
         life = self.sim.pools[0].run_duration.total_seconds()
         limit = dice.choice([None, 1800.0, 0.5 * life])
         longest = min(limit or 3 * 3600.0, 3 * 3600.0, 0.6 * life)
-        size = dice.randint(1, max(1, len(self.sim.slurm.members["gx"]) // 2))
+        members = self.sim.slurm.members["gx"]
+        size = dice.randint(1, max(1, len(members) // 2))
+        number = next(self.numbers)
+        if dice.random() < 0.1:
+            parts = {"het": number, "runtime": 600.0, "limit": 1800.0, "priority": 2000}
+            self.sim.submit(number, size=1, **parts)
+            return self.sim.submit(next(self.numbers), size=size, **parts)
         return self.sim.submit(
-            next(self.numbers),
+            number,
             size=size,
+            needs=tuple(dice.sample(members, size)) if limit and dice.random() < 0.15 else (),
+            user_begin=self.sim.now + 3600 if dice.random() < 0.05 else None,
             runtime=dice.uniform(60, 0.8 * longest),
             limit=limit,
             priority=dice.choice([100, 1000, 1000, 5000]),

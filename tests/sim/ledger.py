@@ -107,7 +107,7 @@ class Ledger:
             return False
         if (node.is_held() and node.wanted) or (node.static and not node.down):
             return True
-        if node.down and (node.reason or "").startswith("slurm-flex:"):
+        if node.down and not node.drain and (node.reason or "").startswith("slurm-flex:"):
             return False
         if node.wanted:
             return True

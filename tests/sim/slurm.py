@@ -166,7 +166,8 @@ class SimSlurm:
     def _run(self, job: SimJob, now: float, vms: dict[str, SimVm]) -> None:
         if job.state == "CONFIGURING":
             group = self.components(job)
-            if all(self.nodes[name].power == "up" for one in group for name in one.nodes):
+            whole = all(one.state != "PENDING" for one in group)
+            if whole and all(self.nodes[name].power == "up" for one in group for name in one.nodes):
                 if job.ready is None:
                     job.ready = now
                 elif now - job.ready >= 15:
@@ -188,7 +189,7 @@ class SimSlurm:
     def components(self, job: SimJob) -> list[SimJob]:
         if job.het is None:
             return [job]
-        return [one for one in self.jobs.values() if one.het == job.het]
+        return [one for one in self.jobs.values() if one.het == job.het and not one.over]
 
     def finish(self, job: SimJob, now: float, state: str) -> None:
         self._leave(job, now, completing=0.0)
@@ -211,6 +212,13 @@ class SimSlurm:
     ) -> list[SimJob]:
         """The node is lost to its jobs: requeued where Slurm can, else ended."""
         hit = [self.jobs[one] for one in sorted(node.jobs)]
+        hit += [
+            other
+            for one in hit
+            if one.state == "RUNNING"
+            for other in self.components(one)
+            if other.nodes and other not in hit
+        ]
         for job in hit:
             ran = job.state == "RUNNING"
             job.lost, job.lost_nodes = cause, job.nodes

@@ -20,6 +20,7 @@ from tests.builders import (
     node,
     passes,
     pool,
+    request,
     reservation,
     world,
 )
@@ -342,3 +343,29 @@ class TestANodeThatSomebodyElseHolds:
         played = passes(before, gone, later(gone, "30s"), later(gone, "60s"))
         assert {one.reason for one in played.all.of(NodeDown)} == {"bad fan"}
         assert not played.all.of(NodePowerDown)
+
+
+def test_the_components_of_a_heterogeneous_job_go_back_together() -> None:
+    """One loses its VM while the other still queues: Slurm requeues that component alone (R)."""
+    components = (
+        job(60, nodes="c1-gx-0", het_job_id=60, starts="-10m"),
+        job(61, nodes="c1-gx-[1-2]", het_job_id=60, starts="-10m"),
+    )
+    rest = (
+        node("c1-gx-[1-2]", "alloc#"),
+        request("j60-1", "c1-gx-[1-2]", created="-10m"),
+    )
+    before = world(node("c1-gx-0", "alloc"), instance("c1-gx-0"), *rest, *components)
+    gone = world(node("c1-gx-0", "alloc"), *rest, *components, now="+30s")
+    requeued = world(
+        node("c1-gx-0", "down%", reason=LOST, since="+1m"),
+        *rest,
+        job(60, reason="BeginTime", het_job_id=60, starts="+3m", restarts=1),
+        components[1],
+        now="+90s",
+    )
+    played = passes(before, gone, later(gone, "30s"), requeued, later(requeued, "30s"))
+    assert played[2].nodes(NodeDown) >= {"c1-gx-0"}
+    back = {getattr(one, "job", 0) for one in played.all.kind("job_requeue")}
+    released = played.all.nodes(NodeDown) | played.all.nodes(NodePowerDown)
+    assert 61 in back or {"c1-gx-1", "c1-gx-2"} <= released

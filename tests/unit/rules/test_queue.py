@@ -420,3 +420,10 @@ def test_a_foreign_request_is_left_whatever_its_state() -> None:
     for state in ("ACCEPTED", "FAILED", "CANCELLED", "SUCCEEDED"):
         snapshot = world(request("training-run", "visitor-1", state, created="-9d", pool="gx"))
         assert not passes(*repeat(snapshot, 5)).all.changes
+
+
+def test_a_failure_after_a_back_off_that_is_over_earns_a_new_one() -> None:
+    """starttime=now would lift Slurm's own 120 s: right after an expiry, wrong after a failure."""
+    snapshot = ended("FAILED", error=STOCKOUT)
+    played = passes(*(later(snapshot, f"{n * 30}s") for n in range(12)))
+    assert all(one.after > timedelta(0) for one in played.all.of(JobStart))
