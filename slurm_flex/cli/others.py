@@ -27,6 +27,9 @@ def emulator(context: typer.Context) -> None:
 
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up at the end.")] = False,
+    release: Annotated[
+        str, typer.Option(help="Of Slurm, like 24.11; empty: the one installed here.")
+    ] = "",
 ) -> None:
     """Play the whole life of a cluster on this machine: a real slurmctld, an emulated cloud.
 
@@ -36,11 +39,12 @@ def demo(
 
       make demo
 
-      slurm-flex demo --keep
+      slurm-flex demo --keep --release 24.11
     """
     from slurm_flex.demo.play import main as play  # noqa: PLC0415
 
-    _end_with(play(["--keep"] if keep else []))
+    chosen = [f"--release={release}"] if release else []
+    _end_with(play([*chosen, *(["--keep"] if keep else [])]))
 
 
 def completion(
