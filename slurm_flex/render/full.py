@@ -70,7 +70,7 @@ def _base(cluster: Cluster, settings: Settings, release: Release, host: str) -> 
         "SlurmUser": "slurm",
         **auth,
         "StateSaveLocation": "/var/lib/slurm/slurmctld",
-        "SlurmdSpoolDir": "/var/lib/slurm/slurmd",
+        "SlurmdSpoolDir": "/var/spool/slurmd",
         "SlurmctldPidFile": "/run/slurmctld.pid",
         "SlurmdPidFile": "/run/slurmd.pid",
         "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
