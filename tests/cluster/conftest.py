@@ -15,6 +15,7 @@ from slurm_flex.demo.layout import CloudNode, Layout, Partition, Programs, Timeo
 from slurm_flex.demo.release_tree import host_release, release_tree
 from slurm_flex.demo.world import World
 from tests.cluster.life import SITE, Life
+from tests.cluster.side_by_side import Running, side_by_side
 
 # Debian 12's, Debian 13's; SLURM_FLEX_RELEASES=22.05,24.11,26.05 for more or fewer.
 RELEASES = os.environ.get("SLURM_FLEX_RELEASES", "22.05,24.11").split(",")
@@ -88,3 +89,10 @@ def life(world_of_life: Life) -> Iterator[Life]:
     world_of_life.start_afresh()
     yield world_of_life
     world_of_life.all_is_given_back()
+
+
+@pytest.fixture(scope="session")
+def running(request: pytest.FixtureRequest, release: str) -> Iterator[Running]:
+    """All stories that are told side by side, on this release."""
+    with side_by_side(request.session.items, release) as stories:
+        yield stories
