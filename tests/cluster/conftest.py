@@ -24,6 +24,10 @@ Start = Callable[[Layout], Controller]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:  # each release's worlds in one process: -n 2 --dist loadgroup
+        call = getattr(item, "callspec", None)
+        if call is not None and "release" in call.params:
+            item.add_marker(pytest.mark.xdist_group(str(call.params["release"])))
     if os.geteuid() == 0:
         return
     reason = pytest.mark.skip(reason="a slurmctld with its own namespaces needs root")

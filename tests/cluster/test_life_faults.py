@@ -75,7 +75,7 @@ def made_for(life: Life, job: int) -> list[str]:
     return sorted(bill["name"] for bill in bills if bill["request"].startswith(f"j{job}-"))
 
 
-def several_passes(life: Life, count: int = 3) -> None:
+def several_passes(life: Life, count: int = 2) -> None:
     """Let slurm-flex look at the world a few times."""
     seen: set[object] = set()
 
