@@ -181,7 +181,8 @@ class Chaos:
 
     def bad_health(self) -> None:
         up = sorted(name for name, node in self.sim.slurm.nodes.items() if node.power == "up")
-        if up:
+        sick = sum(node.drain for node in self.sim.slurm.nodes.values())
+        if up and sick < 2:  # a fifth of a pool, and at least three, is not believed
             self.sim.drain_for_health(self.dice.choice(up))
 
     def admin_drains(self) -> None:

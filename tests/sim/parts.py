@@ -84,7 +84,10 @@ class SimNode:
 
     def is_held(self) -> bool:
         """Drained or downed by somebody who is neither slurm-flex nor Slurm."""
-        mine = (self.reason or "").startswith(("slurm-flex:", "Not responding", "ResumeTimeout"))
+        reason = self.reason or ""
+        mine = reason.startswith(("slurm-flex:", "Not responding", "ResumeTimeout"))
+        if not self.drain and reason.endswith("ResumeTimeout reached"):
+            mine = True  # Slurm's words after an old reason: DOWN is Slurm's
         return (self.down or self.drain) and not mine
 
     def text(self, maint: bool) -> str:
