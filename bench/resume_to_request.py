@@ -23,7 +23,7 @@ from slurm_flex.demo.world import World  # noqa: E402
 LIMIT_MS = 300
 CALL = re.compile(r"^(\S+Z) slurm-flex-resume\[\d+\]: called for (\S+)$", re.M)
 PATIENCE = timedelta(seconds=20)
-SELDOM = timedelta(hours=1)  # only a hook makes it look
+SELDOM = timedelta(hours=1)
 
 
 def main() -> int:
@@ -31,7 +31,8 @@ def main() -> int:
         print("resume to request: not measured, a slurmctld of its own needs root")
         return 0
     calls = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    settings = {"interval": SELDOM, "busy_interval": SELDOM}
+    # Only a hook makes it look, and no node goes home while the others are measured.
+    settings = {"interval": SELDOM, "busy_interval": SELDOM, "suspend_time": SELDOM}
     site = DemoSite(name="c1", pools=[DemoPool("gx", dynamic=calls)], settings=settings)
     with World(site) as world:
         hooks_log = world.folder / "flex" / "state" / "hooks.log"
