@@ -15,6 +15,7 @@ from slurm_flex.compute.gather import gather
 from slurm_flex.doctor import groups, host, iam, offers, slurm
 from slurm_flex.doctor.check import Check, Status, guarded, skipped
 from slurm_flex.doctor.rest import Rest
+from slurm_flex.render.installed import installed
 
 _AT_MOST: Final = timedelta(minutes=2)
 _WITHOUT: Final = "not looked at, since Compute Engine doesn't answer us"
@@ -77,10 +78,10 @@ def _cloud(site: Site, startup_script: Callable[[Pool], str], rest: Rest) -> dic
 
 
 def _here(site: Site, env: Mapping[str, str], now: datetime) -> dict[str, Look]:
-    commands = slurm.commands_of(site, env)
+    here = installed(site.settings, env)
     return {
-        slurm.CONF: lambda: slurm.slurm_conf(site, commands, env),
-        slurm.RUNNING: lambda: slurm.running_config(site, commands),
+        slurm.CONF: lambda: slurm.slurm_conf(site, here),
+        slurm.RUNNING: lambda: slurm.running_config(site, here.commands),
         host.DAEMON: lambda: host.daemon(site, now),
         host.RESOLVER: lambda: host.resolver(site),
     }

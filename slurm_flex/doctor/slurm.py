@@ -14,10 +14,10 @@ from slurm_flex.cluster.site import Site
 from slurm_flex.cluster.slurm_keys import Release, parse_release
 from slurm_flex.doctor.check import Check, error, ok, skipped, warn
 from slurm_flex.hostlist import HostlistError, expand
-from slurm_flex.render.oracle import ask_parser, installed_release
+from slurm_flex.render.installed import Installed
 from slurm_flex.render.power import power_settings, static_nodes
 from slurm_flex.render.requirements import requirements
-from slurm_flex.render.site_check import Finding, check_site
+from slurm_flex.render.site_check import Finding, check_here
 from slurm_flex.slurm.command import SlurmCommands
 from slurm_flex.slurm.records import parse_settings_shown
 
@@ -29,7 +29,6 @@ _PROGRAMS: Final = ("ResumeProgram", "SuspendProgram", "ResumeFailProgram")
 _TIMES: Final = ("ResumeTimeout", "SuspendTimeout")
 _RECONFIGURE: Final = "scontrol reconfigure"
 _USER: Final = re.compile(r"(?P<name>[^()]+)\((?P<uid>\d+)\)")
-_SYSTEM_CONF: Final = "/etc/slurm/slurm.conf"
 
 
 @dataclass(frozen=True)
@@ -41,19 +40,10 @@ class Account:
     gids: frozenset[int]
 
 
-def slurm_conf_of(site: Site, env: Mapping[str, str]) -> Path:
-    """The slurm.conf of this controller, whether or not it is there."""
-    return Path(site.settings.slurm_conf or env.get("SLURM_CONF") or _SYSTEM_CONF)
-
-
-def slurm_conf(site: Site, commands: SlurmCommands, env: Mapping[str, str]) -> Iterator[Check]:
+def slurm_conf(site: Site, here: Installed) -> Iterator[Check]:
     """What `render --check` says, a check each. Raises FlexError."""
-    scontrol = [commands.find("scontrol")]  # the site's own, wherever it is
-    release = installed_release(scontrol)
-    path = slurm_conf_of(site, env)
-    findings = check_site(site.cluster, site.settings, str(release), path, ask=False)
-    if not findings:
-        findings = [Finding(said, str(path)) for said in ask_parser(path, scontrol)]
+    release = here.release()
+    findings = check_here(site.cluster, site.settings, here, str(release))
     for finding in findings:
         yield _as_check(finding)
     if not findings:
@@ -187,14 +177,3 @@ def _may(found: os.stat_result, account: Account, bit: int) -> bool:
     if found.st_gid in account.gids:
         return bool(found.st_mode & bit >> 3)
     return bool(found.st_mode & bit >> 6)
-
-
-def commands_of(site: Site, env: Mapping[str, str]) -> SlurmCommands:
-    """Slurm's commands as this site has them."""
-    settings = site.settings
-    return SlurmCommands(
-        bin_dir=settings.slurm_bin_dir,
-        slurm_conf=settings.slurm_conf,
-        timeout=settings.slurm_timeout,
-        env=env,
-    )

@@ -27,6 +27,9 @@ def write_files(files: Mapping[str, str], folder: Path) -> list[Written]:
 
     Raises InputErrors for files that can't be written.
     """
+    if not folder.is_dir():
+        fix = "install Slurm's controller first, or name another folder with --folder"
+        raise InputErrors([FlexError("no such folder", where=str(folder), fix=fix)])
     result: list[Written] = []
     errors: list[FlexError] = []
     for name, text in files.items():

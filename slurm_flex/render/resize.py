@@ -7,7 +7,7 @@ jobs. slurm-flex drains it; the render after it has left takes it out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +65,22 @@ def leaving_nodes(
     return Leaving(tuple(gone), tuple(kept_lines), partitions, tuple(closed), tuple(gres))
 
 
+def rendered_before(folder: Path) -> str:
+    """The slurm-flex.conf of an earlier render; empty where there is none, or it isn't ours."""
+    return _ours(folder / MAIN_FILE)
+
+
+def nodes_gone(previous: str, cluster: Cluster) -> tuple[str, ...]:
+    """The nodes of an earlier slurm-flex.conf that the cluster file no longer has."""
+    return tuple(
+        name
+        for line in parse_conf(previous)
+        if line.key.lower() == "nodename"
+        for name in _names(line.value)
+        if not _is_node(cluster, name)
+    )
+
+
 def leaving_in(folder: Path, cluster: Cluster, running: Collection[str] | None) -> Leaving:
     """The same from the files in slurm.conf's folder; nothing where they aren't there or ours."""
     return leaving_nodes(
@@ -88,7 +104,7 @@ def _kept(lines: Iterable[ConfLine], stays: Callable[[str], bool]) -> tuple[list
         stay = [name for name in _names(line.value) if stays(name)]
         if line.key.lower() == "nodename" and stay:
             nodes += stay
-            kept.append(_with_nodes(line, fold(stay)))
+            kept.append(_with_nodes(line, stay))
     return kept, nodes
 
 
@@ -97,8 +113,16 @@ def _is_node(cluster: Cluster, name: str) -> bool:
     return pool is not None and not pool.is_login
 
 
-def _with_nodes(line: ConfLine, nodes: str) -> str:
-    return " ".join([f"NodeName={nodes}", *(f"{key}={value}" for key, value in line.pairs)])
+def _with_nodes(line: ConfLine, stay: Sequence[str]) -> str:
+    """The line with these nodes only, and with their ports where each has one of its own."""
+    before = _names(line.value)
+    pairs = []
+    for key, value in line.pairs:
+        ports = _names(value) if key.lower() == "port" else ()
+        if len(ports) == len(before) > 1:
+            value = fold([ports[before.index(name)] for name in stay])  # noqa: PLW2901
+        pairs.append(f"{key}={value}")
+    return " ".join([f"NodeName={fold(stay)}", *pairs])
 
 
 def _closed(line: ConfLine, nodes: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ Nothing is changed; for each finding there is the exact line to write.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,10 +17,11 @@ from slurm_flex.errors import FlexError
 from slurm_flex.hostlist import HostlistError, expand, fold
 from slurm_flex.render.conf import render_slurm_conf
 from slurm_flex.render.conf_lines import RECORDS, ConfLine, parse_conf, read_conf
+from slurm_flex.render.installed import Installed
 from slurm_flex.render.names import GRES_FILE, MAIN_FILE, is_ours
 from slurm_flex.render.oracle import ask_parser
 from slurm_flex.render.requirements import requirements
-from slurm_flex.render.resize import leaving_in
+from slurm_flex.render.resize import leaving_in, nodes_gone, rendered_before
 from slurm_flex.render.validate import find_faults
 
 RENDER: Final = "slurm-flex render"
@@ -53,13 +54,13 @@ def check_site(
     release: str,
     slurm_conf: Path,
     *,
-    ask: bool = True,
+    scontrol: Sequence[str] = (),
     running: Collection[str] | None = None,
 ) -> list[Finding]:
     """All findings about a controller's slurm.conf and what it includes; empty: it fits.
 
-    ask: let the installed Slurm's own parser look at it as well. running: the nodes that Slurm
-    shows as anything but powered down; None where that isn't known.
+    scontrol: the installed one, whose own parser looks at it as well; empty: it isn't asked.
+    running: the nodes that Slurm shows as anything but powered down; None where that isn't known.
     Raises FlexError if slurm.conf can't be read, InputErrors if nothing can be rendered.
     """
     known = parse_release(release)
@@ -72,8 +73,8 @@ def check_site(
         findings += (
             Finding(error.what, error.where, why=error.fix) for error in find_faults(lines, known)
         )
-        if ask and not findings:
-            findings += (Finding(said, str(slurm_conf)) for said in ask_parser(slurm_conf))
+        if scontrol and not findings:
+            findings += (Finding(one, str(slurm_conf)) for one in ask_parser(slurm_conf, scontrol))
     else:
         lines = list(_with_ours(slurm_conf, rendered))
         line = f"Include {MAIN_FILE}"
@@ -83,6 +84,21 @@ def check_site(
     findings += _unmet(cluster, settings, known, lines, slurm_conf)
     findings += _strangers(cluster, lines)
     return sorted(findings, key=lambda finding: not finding.needed)
+
+
+def check_here(
+    cluster: Cluster, settings: Settings, here: Installed, release: str
+) -> list[Finding]:
+    """The same with what is installed on this host. Raises as check_site, and CommandMissing."""
+    gone = nodes_gone(rendered_before(here.folder), cluster)
+    return check_site(
+        cluster,
+        settings,
+        release,
+        here.slurm_conf,
+        scontrol=here.scontrol(),
+        running=here.running() if gone else frozenset(),
+    )
 
 
 def _files(rendered: Mapping[str, str], slurm_conf: Path) -> Iterator[Finding]:
@@ -142,6 +158,10 @@ def _with_ours(slurm_conf: Path, rendered: Mapping[str, str]) -> Iterator[ConfLi
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError as error:
+        fix = "`slurm-flex render --full` writes one for a fresh controller; if it lies elsewhere: "
+        fix += 'slurm_conf = "..." in slurm-flex.toml'
+        raise FlexError("there is no slurm.conf", where=str(path), fix=fix) from error
     except OSError as error:
         raise FlexError(error.strerror or str(error), where=str(path)) from error
 

@@ -78,7 +78,7 @@ def test_the_parser_of_each_release_takes_it(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     settings = Settings(default_time="1:00:00")
-    findings = check_site(cluster, settings, release, tmp_path / "slurm.conf", ask=False)
+    findings = check_site(cluster, settings, release, tmp_path / "slurm.conf")
     # The cluster file's own SchedulerParameters lack an option; everything else is as it must be.
     assert [finding.line.partition("=")[0] for finding in findings] == (
         ["SchedulerParameters"] if data is not EXAMPLE else []

@@ -28,6 +28,7 @@ from slurm_flex.doctor.slurm import Account, obstacle
 from slurm_flex.errors import FlexError, InputErrors
 from slurm_flex.model import CloudError
 from slurm_flex.render.full import render_full
+from slurm_flex.render.installed import installed
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=timezone.utc)
 CLUSTER = load_cluster(Path(__file__).parents[3] / "etc" / "cluster_config.json")
@@ -82,7 +83,8 @@ class Controller:
         self.site = Site(cluster, settings, folder / "cluster_config.json", None)
         for name, text in render_full(cluster, settings, RELEASE, "localhost").items():
             (folder / name).write_text(text)
-        self.commands = slurm_side.commands_of(self.site, {"PATH": "/usr/bin:/bin"})
+        self.here = installed(settings, {"PATH": "/usr/bin:/bin"})
+        self.commands = self.here.commands
         resume, suspend = map(str, self.hooks)
         self.values: dict[str, str] = {
             "GresTypes": "gpu",
@@ -197,7 +199,7 @@ def test_a_slurm_conf_that_fits_is_fine_and_one_that_lacks_a_line_is_told(
     controller: Controller,
 ) -> None:
     def look() -> list[Check]:
-        return list(slurm_side.slurm_conf(controller.site, controller.commands, {}))
+        return list(slurm_side.slurm_conf(controller.site, controller.here))
 
     assert wrong(look()) == []
     conf = controller.folder / "slurm.conf"

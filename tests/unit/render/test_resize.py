@@ -93,6 +93,15 @@ def test_a_node_that_runs_stays_in_slurm_conf_as_it_was() -> None:
     assert partition.get("Nodes") == "demo-a3u-[0-1,3]"
 
 
+def test_a_node_that_stays_keeps_its_own_port_of_a_list() -> None:
+    ports = Settings(node_overrides={"a3u": {"Port": "[7001-7004]"}})
+    before = render_slurm_conf(cluster(0, 4), ports, "24.11")["slurm-flex.conf"]
+    leaving = leaving_nodes(before, cluster(0, 1), {"demo-a3u-1", "demo-a3u-3"})
+    (line,) = leaving.lines
+    assert line.startswith("NodeName=demo-a3u-[1,3] ")
+    assert " Port=[7002,7004]" in line
+
+
 def test_a_node_of_a_partition_that_is_gone_ends_its_jobs_there() -> None:
     before = cluster(0, 2, slurm={"partitions": [{"id": "old", "node_pool_ids": ["a3u"]}]})
     after = cluster(0, 1)
@@ -123,7 +132,5 @@ def test_leaving_nodes_stay_through_further_renders_until_they_are_off(tmp_path:
         write_files(render_slurm_conf(after, Settings(), "24.11", leaving), tmp_path)
         both = (tmp_path / "slurm-flex.conf").read_text() + (tmp_path / "gres.conf").read_text()
         assert both.count("demo-a3u-3 ") == (2 if running else 0)
-        found = check_site(
-            after, Settings(), "24.11", tmp_path / "slurm.conf", ask=False, running=running
-        )
+        found = check_site(after, Settings(), "24.11", tmp_path / "slurm.conf", running=running)
         assert not [one for one in found if "rendered now" in one.what]
