@@ -40,7 +40,7 @@ def by_node(acts: Acts) -> dict[str, list[Action]]:
 
 @given(worlds())
 def test_a_pass_never_raises_and_never_contradicts_itself(snapshot: Snapshot) -> None:
-    """Invariant 1."""
+    """Invariant 1, scenario 70."""
     for acts in several(snapshot, 5):
         for name, mine in by_node(acts).items():
             kinds = [one.KIND for one in mine]

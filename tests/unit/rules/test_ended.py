@@ -369,3 +369,24 @@ def test_the_components_of_a_heterogeneous_job_go_back_together() -> None:
     back = {getattr(one, "job", 0) for one in played.all.kind("job_requeue")}
     released = played.all.nodes(NodeDown) | played.all.nodes(NodePowerDown)
     assert 61 in back or {"c1-gx-1", "c1-gx-2"} <= released
+
+
+def test_a_node_that_another_job_waits_for_is_asked_for_once_slurm_resumes_it() -> None:
+    """Scenario 73: no request for a job that is merely pending; one when Slurm powers it up."""
+    waits = job(60, needs="c1-gx-0", submitted="-1h")
+    reason = {"reason": EXPIRED, "since": "+10s"}
+    played = passes(
+        ends_at_noon(waits),
+        world(node("c1-gx-0", "idle"), waits, now="+10s"),
+        world(node("c1-gx-0", "down%", **reason), waits, now="+40s"),
+        world(node("c1-gx-0", "idle~", **reason), waits, now="+75s"),
+        world(
+            node("c1-gx-0", "alloc#", **reason),
+            job(60, nodes="c1-gx-0", needs="c1-gx-0", starts="+78s"),
+            now="+80s",
+        ),
+    )
+    assert not [one for acts in played.passes[:4] for one in acts.of(MakeRequest)]
+    assert not [one for acts in played.passes[2:] for one in acts.of(NodeDown)]
+    made = played[4].one(MakeRequest)
+    assert (made.nodes, made.job) == (("c1-gx-0",), 60)

@@ -73,7 +73,7 @@ class TestRoomForTheNextPool:
         (made, *_) = self.holding(played.all)
         assert made.name.startswith("slurm-flex-")
         assert set(made.nodes) == {"c1-gx-0", "c1-gx-1"}
-        assert made.end - played_at(made) <= timedelta(hours=6)
+        assert made.end - made.start <= timedelta(hours=6)
 
     def test_which_is_lifted_when_it_is_over(self) -> None:
         played = passes(two_pools(*self.failed), two_pools(*self.off, now="+70s"))
@@ -101,10 +101,6 @@ class TestRoomForTheNextPool:
         played = passes(two_pools(*self.failed), up)
         short = [one for one in self.holding(played.all) if one.start < up.now + timedelta(days=1)]
         assert not short
-
-
-def played_at(made: Reserve) -> object:
-    return made.start
 
 
 class TestAPartitionThatIsStopped:

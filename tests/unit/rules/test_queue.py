@@ -427,3 +427,28 @@ def test_a_failure_after_a_back_off_that_is_over_earns_a_new_one() -> None:
     snapshot = ended("FAILED", error=STOCKOUT)
     played = passes(*(later(snapshot, f"{n * 30}s") for n in range(12)))
     assert all(one.after > timedelta(0) for one in played.all.of(JobStart))
+
+
+def test_seven_of_eight_instances_are_given_back_when_the_eighth_wont_come() -> None:
+    """Scenario 7, on a pool that makes its instances one by one: all or nothing for the job."""
+    snapshot = world(
+        pool("gy", size=8, model="SPOT"),
+        node("c1-gy-[0-6]", "alloc"),
+        instance("c1-gy-[0-6]", created="-20m", ends=None),
+        node("c1-gy-7", "alloc#"),
+        instance("c1-gy-7", None, error=STOCKOUT),
+        job(51, nodes="c1-gy-[0-7]", partition="gy", starts="-20m"),
+    )
+    back = world(
+        pool("gy", size=8, model="SPOT"),
+        node("c1-gy-[0-6]", "idle"),
+        instance("c1-gy-[0-6]", created="-20m", ends=None),
+        node("c1-gy-7", "idle%"),
+        job(51, reason="BeginTime", starts="+2m", size=8, partition="gy", restarts=1),
+        now="+40s",
+    )
+    played = passes(*repeat(snapshot, 2), back, later(back, "30s"))
+    assert "c1-gy-7" in let_go(played.all)
+    assert played.all.of(JobStart)
+    home = played.all.nodes(NodePowerDown)
+    assert home >= set(hosts("c1-gy-[0-7]"))
