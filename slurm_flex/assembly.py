@@ -37,9 +37,8 @@ def connect(site: Site) -> Outside:
     return Outside(site, open_controller(site.settings), fleet)
 
 
-def open_workshop(env: Mapping[str, str]) -> Workshop:
-    """What `apply` works with. Raises FlexError: bad files, or no credentials."""
-    site = load_site(env)
+def open_workshop(site: Site) -> Workshop:
+    """What `apply` works with. Raises FlexError: no credentials."""
     scripts = StartupScripts(site.cluster, site.settings)
     return open_fleet(site.cluster, site.settings, scripts).workshop
 

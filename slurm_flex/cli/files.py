@@ -1,55 +1,24 @@
-"""init, render: the cluster file, the settings, and what Slurm's configuration takes from them."""
+"""render: what Slurm's configuration takes from the cluster file and the settings."""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slurm_flex.cli.output import print_json
+from slurm_flex.cli.output import print_json, warn
 from slurm_flex.cli.reading import Json
 from slurm_flex.errors import FlexError
 
 if TYPE_CHECKING:
     from slurm_flex.cluster.site import Site
-
-_SLURM_CONF = "/etc/slurm/slurm.conf"
-
-
-def init(
-    name: Annotated[str, typer.Argument(help="The cluster's id: a-z, 0-9, ten at most.")],
-    *,
-    project: Annotated[str, typer.Option(help="Google Cloud project id.")],
-    zone: Annotated[str, typer.Option(help="Zone of the VMs, like us-central1-b.")],
-    machine_type: Annotated[str, typer.Option(help="What a node is.")] = "a3-ultragpu-8g",
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes at most.")] = 2,
-    folder: Annotated[str, typer.Option("--folder", help="Where to.")] = "/etc/slurm-flex",
-) -> None:
-    """Write a cluster file and the settings to start from; nothing that is there is replaced.
-
-    Examples:
-
-      slurm-flex init demo --project my-project --zone us-central1-b --nodes 4
-    """
-    from slurm_flex.cli.starters import starter_files  # noqa: PLC0415
-
-    files = starter_files(name, project, zone, machine_type, nodes)
-    place = Path(folder)
-    taken = [str(place / file) for file in files if (place / file).exists()]
-    if taken:
-        raise FlexError(f"{', '.join(taken)} exists already", fix="edit it, or use --folder")
-    try:
-        place.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for file, text in files.items():
-            (place / file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FlexError(error.strerror or str(error), where=str(place)) from error
-    for file in files:
-        typer.echo(f"written: {place / file}")
-    typer.echo("next: edit both, then `slurm-flex render`, `slurm-flex apply`, `slurm-flex doctor`")
+    from slurm_flex.render.change import Change
+    from slurm_flex.render.files import Written
+    from slurm_flex.render.installed import Installed
 
 
 def render(
@@ -72,7 +41,8 @@ def render(
 ) -> None:
     """Write slurm.conf's part of the cluster file: nodes, partitions, power saving.
 
-    A file that somebody else wrote is left alone. Slurm takes it in with `scontrol reconfigure`.
+    It says what follows for the nodes. A node that runs is never taken out of slurm.conf, and a
+    file that somebody else wrote is left alone.
 
     Examples:
 
@@ -87,45 +57,105 @@ def render(
     if schema:
         from slurm_flex.render.json_schema import schema_text  # noqa: PLC0415
 
-        typer.echo(schema_text())
+        typer.echo(schema_text(), nl=False)
         return
     from slurm_flex.cluster.site import load_site  # noqa: PLC0415
+    from slurm_flex.render.change import change_here  # noqa: PLC0415
+    from slurm_flex.render.installed import installed  # noqa: PLC0415
 
     site = load_site(os.environ)
-    slurm_conf = Path(site.settings.slurm_conf or os.environ.get("SLURM_CONF") or _SLURM_CONF)
-    wanted = release or _installed_release(site)
+    here = installed(site.settings, os.environ)
+    wanted = release or installed_release(here)
     if check:
-        _check(site, wanted, slurm_conf, as_json)
+        findings = show_findings(site, here, wanted, as_json=as_json)
+        if findings:
+            raise typer.Exit(1)
         return
-    files = _rendered(site, wanted, full)
-    if as_json:
-        print_json(files)
-    elif show:
-        for name, text in files.items():
-            typer.echo(f"# ===== {name} =====\n{text}")
-    else:
-        from slurm_flex.render.files import write_files  # noqa: PLC0415
+    place = Path(folder) if folder else here.folder
+    change = change_here(site.cluster, site.settings, here, place)
+    notes = [*site.cluster.warnings, *change.notes]
+    for note in notes:
+        warn(f"note: {note}")
+    files = _rendered(site, wanted, change, full=full)
+    if show:
+        _print_files(files, change, as_json=as_json)
+        return
+    if not as_json:
+        for line in change.follows:
+            typer.echo(line)
+    _write(files, place, here, change, notes, as_json=as_json)
 
-        for written in write_files(files, Path(folder) if folder else slurm_conf.parent):
-            typer.echo(f"{written.outcome}: {written.path}")
 
-
-def _rendered(site: Site, release: str, full: bool) -> dict[str, str]:
+def _rendered(site: Site, release: str, change: Change, *, full: bool) -> dict[str, str]:
     from slurm_flex.render.conf import render_slurm_conf  # noqa: PLC0415
     from slurm_flex.render.full import render_full  # noqa: PLC0415
 
-    for warning in site.cluster.warnings:
-        typer.echo(f"note: {warning}", err=True)
     if full:
         host = site.settings.conf_server.partition(":")[0] or socket.gethostname().split(".")[0]
-        return render_full(site.cluster, site.settings, release, host)
-    return render_slurm_conf(site.cluster, site.settings, release)
+        return render_full(site.cluster, site.settings, release, host, change.leaving)
+    return render_slurm_conf(site.cluster, site.settings, release, change.leaving)
 
 
-def _check(site: Site, release: str, slurm_conf: Path, as_json: bool) -> None:
-    from slurm_flex.render.site_check import check_site  # noqa: PLC0415
+def _print_files(files: dict[str, str], change: Change, *, as_json: bool) -> None:
+    if as_json:
+        print_json(files)
+        return
+    for line in change.follows:
+        typer.echo(line, err=True)
+    for name, text in files.items():
+        typer.echo(f"# ===== {name} =====\n{text}")
 
-    findings = check_site(site.cluster, site.settings, release, slurm_conf)
+
+def _write(
+    files: dict[str, str], folder: Path, here: Installed, change: Change, notes: list[str],
+    *, as_json: bool,
+) -> None:  # fmt: skip
+    from slurm_flex.render.files import write_files  # noqa: PLC0415
+
+    written = write_files(files, folder)
+    steps = list(_next_steps(written, here, change))
+    if as_json:
+        print_json(
+            {
+                "files": [{"path": str(one.path), "outcome": one.outcome} for one in written],
+                "follows": list(change.follows),
+                "notes": notes,
+                "next": steps,
+            }
+        )
+        return
+    for one in written:
+        typer.echo(f"{one.outcome}: {one.path}{_why_left(one)}")
+    for step in steps:
+        typer.echo(f"next: {step}")
+
+
+def _why_left(one: Written) -> str:
+    if one.outcome != "left alone":
+        return ""
+    return " (it isn't slurm-flex's; `slurm-flex render --check` says what it lacks)"
+
+
+def _next_steps(written: Iterable[Written], here: Installed, change: Change) -> Iterator[str]:
+    from slurm_flex.render.names import MAIN_FILE  # noqa: PLC0415
+    from slurm_flex.render.site_check import includes_ours  # noqa: PLC0415
+
+    if here.folder not in {one.path.parent for one in written}:
+        return  # for another host
+    if not includes_ours(here.slurm_conf):
+        yield f"write `Include {MAIN_FILE}` into {here.slurm_conf}"
+        yield "slurm-flex render --check"
+    elif any(one.outcome == "written" for one in written):
+        yield "slurm-flex render --check && scontrol reconfigure"
+    if change.follows:
+        yield "systemctl reload slurm-flex"
+
+
+def show_findings(site: Site, here: Installed, release: str, *, as_json: bool = False) -> bool:
+    """Print what `render --check` finds; whether any of it must change."""
+    from slurm_flex.render.site_check import check_here  # noqa: PLC0415
+
+    findings = check_here(site.cluster, site.settings, here, release)
     if as_json:
         print_json(
             [
@@ -135,20 +165,19 @@ def _check(site: Site, release: str, slurm_conf: Path, as_json: bool) -> None:
             ]
         )  # fmt: skip
     else:
+        for note in site.cluster.warnings:
+            warn(f"note: {note}")
         for one in findings:
             typer.echo(f"{'must' if one.needed else 'may'} change: {one}")
         if not findings:
-            typer.echo(f"{slurm_conf} fits")
-    if any(one.needed for one in findings):
-        raise typer.Exit(1)
+            typer.echo(f"{here.slurm_conf} fits")
+    return any(one.needed for one in findings)
 
 
-def _installed_release(site: Site) -> str:
-    from slurm_flex.render.oracle import installed_release  # noqa: PLC0415
-
-    folder = site.settings.slurm_bin_dir
+def installed_release(here: Installed) -> str:
+    """The release of the scontrol of this host. Raises FlexError that says what to do without."""
     try:
-        return str(installed_release((f"{folder}/scontrol" if folder else "scontrol",)))
+        return str(here.release())
     except FlexError as error:
         fix = "name one: --release 24.11"
         raise FlexError(f"no Slurm is installed here: {error.what}", fix=fix) from error

@@ -20,6 +20,7 @@ import typer.main
 
 from slurm_flex.cli import (
     acting,
+    beginning,
     explain,
     files,
     others,
@@ -63,7 +64,7 @@ for command, panel in (
     (acting.reconcile, _ACT),
     (pools.pause, _ACT),
     (pools.unpause, _ACT),
-    (files.init, _SETUP),
+    (beginning.init, _SETUP),
     (files.render, _SETUP),
     (provisioning.apply, _SETUP),
     (provisioning.doctor, _SETUP),

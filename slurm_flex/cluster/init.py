@@ -95,15 +95,21 @@ def new_cluster(answers: Mapping[str, str]) -> NewCluster:
     return NewCluster(json.dumps(data, indent=2) + "\n", _settings_file(settings))
 
 
+def already_there(folder: Path) -> list[FlexError]:
+    """What keeps both files from being written into a folder: those that are there."""
+    paths = [folder / name for name in (CLUSTER_FILE, FILE_NAME)]
+    fix = "change it by hand, or move it away first"
+    return [
+        FlexError("is there already", where=str(path), fix=fix) for path in paths if path.exists()
+    ]
+
+
 def write_new(new: NewCluster, folder: Path) -> tuple[Path, Path]:
     """Write both files into a folder. Raises InputErrors rather than replace one."""
     texts = {folder / CLUSTER_FILE: new.cluster_config, folder / FILE_NAME: new.settings}
-    there = [path for path in texts if path.exists()]
+    there = already_there(folder)
     if there:
-        fix = "change it by hand, or move it away first"
-        raise InputErrors(
-            [FlexError("is there already", where=str(path), fix=fix) for path in there]
-        )
+        raise InputErrors(there)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from slurm_flex.cluster import Cluster
-from slurm_flex.compute.provision import ProvisionPlan
+from slurm_flex.compute.provision import ProvisionPlan, StepKind
 from slurm_flex.doctor.check import Check, error, ok, warn
 
 NAME: Final = "templates and groups"
@@ -27,8 +27,10 @@ def templates_and_groups(cluster: Cluster, workshop: Planner) -> Iterator[Check]
         steps = [step.text for step in plan.steps if step.pool == pool.id]
         if steps:
             yield warn(f"group {cluster.group_name(pool)}", "; ".join(steps), "slurm-flex apply")
-    others = [step.text for step in plan.steps if not step.pool]
+    unused = [step for step in plan.steps if step.kind is StepKind.DELETE_TEMPLATE]
+    others = [step.text for step in plan.steps if not step.pool and step not in unused]
     if others:
         yield warn(NAME, "; ".join(others), "slurm-flex apply")
-    if not plan.steps and not plan.notes:
-        yield ok(NAME, "as the cluster file says")
+    if len(plan.steps) == len(unused) and not plan.notes:
+        more = f"; {len(unused)} old templates go with the next `slurm-flex apply`"
+        yield ok(NAME, f"as the cluster file says{more if unused else ''}")

@@ -28,6 +28,20 @@ _PATIENCE: Final = timedelta(seconds=5)
 _JOURNAL: Final = "journalctl -u slurm-flex"
 
 
+def is_alive(site: Site, now: datetime) -> bool:
+    """Whether a daemon's last pass that went well is recent."""
+    try:
+        status = status_file.read(Path(site.settings.run_dir))
+    except FlexError:
+        return False
+    last = _time(status.get("daemon", {}).get("heartbeat"))
+    return last is not None and now - last <= _late(site)
+
+
+def _late(site: Site) -> timedelta:
+    return 3 * site.settings.interval + site.settings.observe_deadline
+
+
 def daemon(site: Site, now: datetime) -> Iterator[Check]:
     """Whether the daemon runs and its passes succeed, from its status file. Raises FlexError."""
     try:
@@ -42,8 +56,7 @@ def daemon(site: Site, now: datetime) -> Iterator[Check]:
         yield error(DAEMON, f"no pass has gone well yet: {'; '.join(errors)[:300]}", _JOURNAL)
         return
     age = now - last
-    late = 3 * site.settings.interval + site.settings.observe_deadline
-    if age > late:
+    if age > _late(site):
         text = f"the last pass that went well was {humanize(age)} ago"
         yield error(DAEMON, f"{text}; {'; '.join(errors)[:300]}".rstrip("; "), _JOURNAL)
     elif errors:

@@ -13,6 +13,7 @@ from slurm_flex.render.conf import render_slurm_conf
 from slurm_flex.render.conf_lines import parse_conf
 from slurm_flex.render.names import MAIN_FILE
 from slurm_flex.render.requirements import meeting, requirements
+from slurm_flex.render.resize import Leaving
 
 _ABOUT: Final[Mapping[str, str]] = {
     "ClusterName": "The prefix of every node's name.",
@@ -30,13 +31,16 @@ _ABOUT: Final[Mapping[str, str]] = {
 }
 
 
-def render_full(cluster: Cluster, settings: Settings, release: str, host: str) -> dict[str, str]:
+def render_full(
+    cluster: Cluster, settings: Settings, release: str, host: str, leaving: Leaving | None = None
+) -> dict[str, str]:
     """slurm.conf and cgroup.conf for a controller called ``host``, and all other files.
 
+    leaving: as for :func:`~slurm_flex.render.conf.render_slurm_conf`.
     Raises FlexError for auth/slurm before 23.11 and InputErrors for what can't be rendered.
     """
     known = parse_release(release)
-    files = render_slurm_conf(cluster, settings, release)
+    files = render_slurm_conf(cluster, settings, release, leaving)
     ours = {line.key.lower(): line.value for line in parse_conf(files[MAIN_FILE])}
     values = _base(cluster, settings, known, host)
     # A key stands in one file only; what the cluster file sets is kept and completed there.

@@ -128,7 +128,21 @@ def _entries(text: str) -> list[str]:
 
 
 def _is_included(slurm_conf: Path, rendered: Mapping[str, str]) -> bool:
-    """Whether slurm.conf reaches the rendered file; also when that isn't there yet."""
+    return _reaches_ours(slurm_conf) and all(
+        (slurm_conf.parent / name).exists() for name in rendered
+    )
+
+
+def includes_ours(slurm_conf: Path) -> bool:
+    """Whether there is a slurm.conf that reaches the rendered file, there or not."""
+    try:
+        return _reaches_ours(slurm_conf)
+    except FlexError:
+        return False
+
+
+def _reaches_ours(slurm_conf: Path) -> bool:
+    """Raises FlexError where slurm.conf, or something else it includes, can't be read."""
     reached: list[str] = []
 
     def reading(name: str) -> str:
@@ -140,7 +154,7 @@ def _is_included(slurm_conf: Path, rendered: Mapping[str, str]) -> bool:
 
     text = _read(slurm_conf)
     list(parse_conf(text, file=str(slurm_conf), reading=reading))
-    return bool(reached) and all((slurm_conf.parent / name).exists() for name in rendered)
+    return bool(reached)
 
 
 def _with_ours(slurm_conf: Path, rendered: Mapping[str, str]) -> Iterator[ConfLine]:

@@ -12,8 +12,6 @@ import pytest
 
 from slurm_flex import spool
 from slurm_flex.cli.explain import PHASES, meanings
-from slurm_flex.cluster import load_cluster
-from slurm_flex.cluster.settings import Settings, load_settings
 from slurm_flex.errors import FlexError
 from slurm_flex.member import Phase
 from slurm_flex.pause import paused_pools
@@ -238,26 +236,6 @@ def test_bad_files_are_told_with_all_their_errors(with_cluster: Site) -> None:
     assert done.code == 1
     assert "interval" in done.err
     assert "Traceback" not in done.err
-
-
-def test_init_writes_files_that_are_read_without_a_complaint(site: Site, tmp_path: Path) -> None:
-    new = tmp_path / "new"
-    arguments = ["--project", "my-project", "--zone", "us-central1-b", "--folder", str(new)]
-    for machine in ("a3-ultragpu-8g", "n2-standard-8"):
-        done = site.call("init", "demo", *arguments, "--machine-type", machine)
-        assert done.code == 0, done.err
-        cluster = load_cluster(new / "cluster_config.json")
-        assert cluster.id == "demo"
-        assert load_settings(new / "slurm-flex.toml") == Settings()
-        assert site.call("init", "demo", *arguments).code == 1  # nothing is replaced
-        for file in new.iterdir():
-            file.unlink()
-
-
-def test_init_of_an_unknown_machine_type_guesses_what_was_meant(site: Site) -> None:
-    done = site.call("init", "x", "--project", "p", "--zone", "z-1-a", "--machine-type", "a3-ultra")
-    assert done.code == 1
-    assert "a3-ultragpu-8g" in done.err
 
 
 def test_completion_is_the_shells_own_script() -> None:

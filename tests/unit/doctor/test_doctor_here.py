@@ -332,7 +332,7 @@ class Planned:
 
 def test_an_obstacle_is_an_error_and_a_note_a_warning() -> None:
     step = Step(StepKind.CREATE_GROUP, "demo-a3u", pool="a3u", zone="us-central1-b")
-    other = Step(StepKind.DELETE_TEMPLATE, "demo-old-12345678", why="out of use")
+    other = Step(StepKind.DELETE_GROUP, "demo-old", zone="us-central1-b", why="empty")
     plan = ProvisionPlan((step, other), ("not ours", "goes when empty"), ("not ours",))
 
     found = list(groups.templates_and_groups(CLUSTER, Planned(plan)))
@@ -341,8 +341,17 @@ def test_an_obstacle_is_an_error_and_a_note_a_warning() -> None:
         (Status.ERROR, "not ours"),
         (Status.WARN, "goes when empty"),
         (Status.WARN, "create group demo-a3u in us-central1-b"),
-        (Status.WARN, "delete template demo-old-12345678 (out of use)"),
+        (Status.WARN, "delete group demo-old in us-central1-b (empty)"),
     ]
+
+
+def test_a_template_that_vms_may_still_use_is_no_fault() -> None:
+    old = Step(StepKind.DELETE_TEMPLATE, "demo-old-12345678", why="out of use")
+
+    (found,) = groups.templates_and_groups(CLUSTER, Planned(ProvisionPlan((old,))))
+
+    assert found.status is Status.OK
+    assert "1 old templates go with the next" in found.text
 
 
 def test_without_a_cloud_the_rest_is_looked_at_all_the_same(controller: Controller) -> None:
