@@ -191,3 +191,43 @@ def test_a_job_that_runs_isnt_said_to_wait() -> None:
     texts = [one.text for one in passes(*repeat(snapshot, 2)).all.of(JobComment)]
     assert texts
     assert "waiting" not in texts[-1]
+
+
+def test_all_components_of_a_heterogeneous_job_are_told() -> None:
+    """Its user looks at the leader, whose own node may be up while the others queue."""
+    snapshot = world(
+        node("c1-gx-0", "alloc"),
+        instance("c1-gx-0"),
+        node("c1-gx-[1-2]", "alloc#"),
+        request("j60-1", "c1-gx-[1-2]", created="-2h", last=STOCKOUT),
+        job(60, nodes="c1-gx-0", het_job_id=60, starts="-2h"),
+        job(61, nodes="c1-gx-[1-2]", het_job_id=60, starts="-2h"),
+    )
+    told = {one.job for one in passes(*repeat(snapshot, 3)).all.of(JobComment)}
+    assert told == {60, 61}
+
+
+def test_a_story_doesnt_go_to_and_fro() -> None:
+    """A static node that is off and waits out a back-off: one story, told once."""
+    from tests.builders import pool
+
+    failed = world(
+        pool("gx", static=1, size=1),
+        node("c1-gx-0", "idle#"),
+        request("s0-1", "c1-gx-0", "FAILED", created="-1h", error=STOCKOUT),
+    )
+    played = passes(failed)
+    comment = None
+    told = 0
+    memory = played.memory
+    for step in range(1, 20):
+        off = world(
+            pool("gx", static=1, size=1),
+            node("c1-gx-0", "idle~", comment=comment),
+            now=f"+{step * 5}s",
+        )
+        played = passes(off, memory=memory)
+        memory = played.memory
+        for one in played.last.of(NodeComment):
+            comment, told = one.text, told + 1
+    assert told <= 2
