@@ -452,3 +452,32 @@ def test_seven_of_eight_instances_are_given_back_when_the_eighth_wont_come() -> 
     assert played.all.of(JobStart)
     home = played.all.nodes(NodePowerDown)
     assert home >= set(hosts("c1-gy-[0-7]"))
+
+
+def test_a_component_left_behind_goes_back_to_the_others() -> None:
+    """Slurm itself requeued one (ResumeTimeout, a node down): the rest would wait for ever."""
+    snapshot = world(
+        node("c1-gx-0", "alloc"),
+        instance("c1-gx-0"),
+        node("c1-gx-1", "idle~"),
+        job(60, nodes="c1-gx-0", het_job_id=60, starts="-40m"),
+        job(61, reason="BeginTime", het_job_id=60, starts="+80s", restarts=1),
+    )
+    played = passes(*(later(snapshot, f"{n * 30}s") for n in range(8)))
+    assert {getattr(one, "job", 0) for one in played.all.kind("job_requeue")} == {60}
+
+
+def test_components_that_all_wait_are_left_alone() -> None:
+    snapshot = world(
+        node("c1-gx-[0-1]", "alloc#"),
+        request("j60-1", "c1-gx-[0-1]", created="-5m"),
+        job(60, nodes="c1-gx-0", het_job_id=60, starts="-5m"),
+        job(61, nodes="c1-gx-1", het_job_id=60, starts="-5m"),
+    )
+    pending = world(
+        job(60, reason="BeginTime", het_job_id=60, starts="+80s", restarts=1),
+        job(61, reason="BeginTime", het_job_id=60, starts="+80s", restarts=1),
+    )
+    for each in (snapshot, pending):
+        played = passes(*(later(each, f"{n * 30}s") for n in range(8)))
+        assert not played.all.kind("job_requeue")
