@@ -1,6 +1,6 @@
 """Hypothesis profiles: the same examples on every machine, or more and random ones by hand.
 
-HYPOTHESIS_PROFILE=explore pytest tests/property
+HYPOTHESIS_PROFILE=explore HYPOTHESIS_EXAMPLES=1000 pytest tests/property
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ settings.register_profile(
     "explore",
     parent=settings.get_profile("ci"),
     derandomize=False,
-    max_examples=3000,
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "3000")),
     print_blob=True,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
