@@ -88,6 +88,8 @@ def phase_of(
         return Phase.UNKNOWN
     if node.is_powering_down:
         return Phase.LEAVING
+    if node.is_down and node.has_own_reason and node.is_powering_up:
+        return Phase.LEAVING  # set down by us, and the power-down didn't follow yet
     waits_for_power = node.is_powering_up or node.is_about_to_power_up
     if node.is_held and (node.is_down or not (waits_for_power and node.is_allocated)):
         return Phase.HELD  # a drain under a waiting job holds the node only after that job

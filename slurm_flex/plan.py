@@ -18,6 +18,12 @@ from slurm_flex.actions import (
     JobAction,
     JobComment,
     NodeAction,
+    NodeDown,
+    NodeDrain,
+    NodePowerDown,
+    NodePowerUp,
+    NodeResume,
+    NodeUndrain,
     PoolAction,
     Unreserve,
 )
@@ -81,7 +87,7 @@ def plan(snapshot: Snapshot, memory: Memory) -> tuple[tuple[Action, ...], Memory
     _look(world)
     decided = [action for rule in RULES for action in rule(world)]
     _remember(world)
-    return tuple(_in_order(_merged(decided))), recall.freeze()
+    return tuple(_in_order(_merged(_agreeing(decided)))), recall.freeze()
 
 
 def close_breaker(memory: Memory, pool: str, now: datetime) -> Memory:
@@ -96,6 +102,11 @@ def _look(world: World) -> None:
     """Passive first: note what is seen before anything is decided on it."""
     recall = world.recall
     recall.keep_sightings(world.hidden_pools)
+    for pool in world.pools:
+        for request in world.requests(pool):
+            if request.is_own:
+                key = f"{pool.id}/{request.stem}"
+                recall.attempts[key] = max(recall.attempts.get(key, 0), request.attempt)
     for member in world.members.values():
         if member.phase in (Phase.ASKED, Phase.QUEUED, Phase.BOOTING):
             recall.see(f"power-up/{member.pool.id}/{member.name}")
@@ -139,6 +150,11 @@ def _forget_the_gone(world: World) -> None:
     for counts in (recall.expiries, recall.health_restarts):
         for key in [key for key in counts if key not in listed]:
             del counts[key]
+    asked = {f"{pool.id}/{r.stem}" for pool in world.pools for r in world.requests(pool)}
+    for key in list(recall.attempts):
+        job = key.rpartition("/")[2].removeprefix("j")
+        if job.isdigit() and job not in listed and key not in asked:
+            del recall.attempts[key]
     for key in list(recall.back_offs):
         owner = key.partition("/")[0]
         is_job = owner.startswith("j") and owner[1:].isdigit()
@@ -150,6 +166,26 @@ def _forget_the_gone(world: World) -> None:
 
 
 # --- putting the decisions together
+
+
+def _agreeing(actions: list[Action]) -> list[Action]:
+    """A node that goes down in this pass is neither brought back nor powered up in it."""
+    going = {
+        name
+        for action in actions
+        if isinstance(action, (NodeDown, NodePowerDown))
+        for name in action.nodes
+    }
+    kept: list[Action] = []
+    for action in actions:
+        if isinstance(action, (NodeUndrain, NodeResume, NodePowerUp, NodeDrain)):
+            nodes = tuple(name for name in action.nodes if name not in going)
+            if not nodes:
+                continue
+            kept.append(dataclasses.replace(action, nodes=nodes))
+        else:
+            kept.append(action)
+    return kept
 
 
 def _merged(actions: Iterable[Action]) -> list[Action]:

@@ -32,7 +32,6 @@ PLACE_KEPT_FOR: Final = timedelta(seconds=60)
 CREATION_BELIEVED_FOR: Final = timedelta(minutes=5)
 """How long a call that was sent may take to show in a list ("more than a minute", facts)."""
 _APPLY_SLACK: Final = timedelta(seconds=15)
-_DEFAULT_SUSPEND_TIMEOUT: Final = timedelta(seconds=30)
 
 
 class World:
@@ -212,7 +211,7 @@ class World:
 
     def keeps_place(self, request: Request) -> bool:
         """The request's job was sent back by Slurm and comes again in a moment: keep its place."""
-        if request.job_id is None or not request.is_live:
+        if request.job_id is None or not (request.is_live or request.is_succeeded):
             return False
         return any(
             (job.waits_for_begin_time or job.was_just_requeued)
@@ -252,8 +251,14 @@ class World:
     # --- Slurm's settings
 
     @property
+    def release(self) -> tuple[int, ...]:
+        """Slurm's release as numbers, (24, 11); one that isn't told counts as a new one."""
+        words = (self.slurm.version or "").split(".")[:2]
+        return tuple(int(word) for word in words if word.isdigit()) or (99, 0)
+
+    @property
     def suspend_timeout(self) -> timedelta:
-        return self.slurm.config.suspend_timeout or _DEFAULT_SUSPEND_TIMEOUT
+        return self.slurm.config.suspend_timeout or self.settings.suspend_timeout
 
     @property
     def resume_timeout(self) -> timedelta:

@@ -38,6 +38,10 @@ class _Error(Protocol):
     message: str
 
 
+_NEVER: Final = 3000
+"""Google writes "not known" as a moment in the year 9999."""
+
+
 def time_of(text: str, warn: Warn) -> datetime | None:
     """A timestamp of the API as aware UTC. Without a zone, or unreadable: None, and a warning."""
     if not text:
@@ -51,10 +55,11 @@ def time_of(text: str, warn: Warn) -> datetime | None:
     micros = (fraction or "0")[:6].ljust(6, "0")
     try:
         read = datetime.strptime(f"{day} {clock}.{micros}{zone}", "%Y-%m-%d %H:%M:%S.%f%z")
-        return read.astimezone(timezone.utc)
+        moment = read.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         warn(_UNREADABLE)
         return None
+    return moment if moment.year < _NEVER else None
 
 
 def first_error(errors: Iterable[_Error]) -> CloudError | None:

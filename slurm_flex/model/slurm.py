@@ -18,6 +18,17 @@ _ON_NODES: Final = frozenset(
 )
 
 
+_FOR_WANT_OF_NODES: Final = (
+    "Resources",
+    "ReqNodeNotAvail",
+    "Reserved for maintenance",
+    "ReservedForMaintenance",
+    "Nodes required for job are DOWN",
+    "Nodes_required_for_job_are_DOWN",
+)
+"""The reasons under which a job waits for nodes; no fresh node cures any other."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job that is not over. `time_limit` None is unlimited; `nodes` is what it holds now."""
@@ -80,6 +91,18 @@ class Job:
     @property
     def waits_for_begin_time(self) -> bool:
         return self.is_pending and (self.reason or "") == "BeginTime"
+
+    @property
+    def waits_for_nodes(self) -> bool:
+        """For want of nodes, or for nothing that Slurm names: not held, dependent, or limited."""
+        if not self.is_pending or self.reservation:
+            return False
+        reason = self.reason or "None"
+        return reason in ("None", "Priority") or self.lacks_nodes
+
+    @property
+    def lacks_nodes(self) -> bool:
+        return self.is_pending and (self.reason or "").startswith(_FOR_WANT_OF_NODES)
 
     @property
     def was_just_requeued(self) -> bool:

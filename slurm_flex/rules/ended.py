@@ -25,7 +25,9 @@ from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job
 from slurm_flex.model.memory import Restart
+from slurm_flex.rules.release import release_job
 from slurm_flex.rules.reserved import reserved_end
+from slurm_flex.rules.telling import down_keeping_reason, tell_the_cut
 from slurm_flex.world import REQUEUE_PENALTY, World
 
 EXPIRED = "slurm-flex: expired"
@@ -87,6 +89,7 @@ def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     names = tuple(member.name for member in ours)
     for member in ours:
         world.recall.power_ups.pop(member.name, None)  # a static node comes back at once
+    world.settle(members)
     yield from _remember(world, ours)
     world.put_down.update(names)
     yield NodeDown(nodes=names, reason=EXPIRED, why="the VM reached its end of life")
@@ -94,55 +97,42 @@ def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     yield Event(
         event="NODE_EXPIRED", nodes=names, text="Flex-start limit reached", why="end of life"
     )
-    world.settle(members)
-
-
-def down_keeping_reason(held: list[Member]) -> Iterator[Action]:
-    """Somebody else's drain stays theirs: Slurm would clear it on the way down."""
-    for member in held:
-        reason = (member.node.reason if member.node else None) or "drained"
-        yield NodeDown(
-            nodes=(member.name,),
-            reason=reason,
-            why="the VM is gone and a job hangs on it; the drain is not ours and stays",
-        )
 
 
 def _remember(world: World, members: list[Member]) -> Iterator[Action]:
     """Enter the jobs that the end cuts, for their restart, and tell them why."""
-    cut: dict[int, Job] = {job.id: job for member in members for job in member.jobs}
-    for job in sorted(cut.values(), key=lambda job: job.id):
-        if job.is_requeueable and not job.is_completing:
-            gone = {m.name: _last_id(world, m) for m in members}
-            world.recall.restarts[str(job.id)] = Restart(
-                nodes=job.nodes,
-                instances={name: gone[name] for name in job.nodes if name in gone},
+    gone = {member.name: _last_id(world, member) for member in members}
+    cut = _jobs_on(members)
+    for job in cut:
+        if not job.is_requeueable or job.is_completing:
+            continue
+        world.recall.expiries[str(job.id)] = world.recall.expiries.get(str(job.id), 0) + 1
+        for component in world.components(job.group):
+            world.recall.restarts[str(component.id)] = Restart(
+                nodes=component.nodes,
+                instances={name: gone[name] for name in component.nodes if name in gone},
                 at=world.now,
             )
-            world.recall.expiries[str(job.id)] = world.recall.expiries.get(str(job.id), 0) + 1
-        is_first = job.id not in world.said
-        world.said.add(job.id)
-        if is_first and may_comment(job, world):
-            when = f"{world.now:%m-%d %H:%M} UTC"
-            again = "restarts on a new VM" if job.is_requeueable else "Slurm can't requeue it"
-            yield JobComment(
-                job=job.id,
-                text=f"{OWN_COMMENT}Flex-start limit reached at {when}, {again}",
-                last_words=True,
-                why="the job should know what cut it",
-            )
+    what = f"Flex-start limit reached at {world.now:%m-%d %H:%M} UTC"
+    yield from tell_the_cut(world, cut, what, "restarts on a new VM")
+    yield from _send_back_components(world, cut, "another component's node expired")
+
+
+def _jobs_on(members: list[Member]) -> list[Job]:
+    jobs = {job.id: job for member in members for job in member.jobs}
+    return [jobs[number] for number in sorted(jobs)]
+
+
+def _send_back_components(world: World, cut: list[Job], why: str) -> Iterator[Action]:
+    """Slurm requeues the component alone while the others wait on: they start together."""
+    for group in sorted({job.group for job in cut}):
+        if any(job.is_configuring and job not in cut for job in world.components(group)):
+            yield from release_job(world, group, why)
 
 
 def _last_id(world: World, member: Member) -> str | None:
     known = world.recall.instances.get(member.name)
     return member.instance.id if member.instance else (known.id if known else None)
-
-
-def may_comment(job: Job, world: World) -> bool:
-    """A comment that somebody else wrote is not overwritten."""
-    return world.settings.comments and (
-        not job.admin_comment or job.admin_comment.startswith(OWN_COMMENT)
-    )
 
 
 def _lose(world: World, pool: Pool, members: list[Member]) -> Iterator[Action]:
@@ -177,6 +167,11 @@ def _lose(world: World, pool: Pool, members: list[Member]) -> Iterator[Action]:
     if leftovers:
         yield SaveConsole(pool=pool.id, nodes=leftovers, why="the VM died before its time")
     world.put_down.update(names)
+    cut = _jobs_on(ours)
+    yield from tell_the_cut(
+        world, cut, "its node lost its VM", "restarts after Slurm's two minutes"
+    )
+    yield from _send_back_components(world, cut, "another component lost its node")
     yield NodeDown(nodes=names, reason=LOST, why="the VM is gone before its time")
     yield NodePowerDown(nodes=names, how="plain", reason=LOST, why="its VM is gone")
     yield Event(event="VM_LOST", nodes=names, text="the VM is gone before its time", why="lost")

@@ -51,10 +51,7 @@ def _spare_from_suspension(world: World) -> Iterator[Action]:
     The running controller takes additions from 23.02 (facts: slurm.md); a configuration that could
     not be read is left alone.
     """
-    release = tuple(
-        int(part) for part in (world.slurm.version or "0").split(".")[:2] if part.isdigit()
-    )
-    if world.slurm.config.suspend_exc_nodes is None or release < (23, 2):
+    if world.slurm.config.suspend_exc_nodes is None or world.release < (23, 2):
         return
     names = tuple(
         member.name

@@ -39,10 +39,11 @@ class Ask:
     jobs: tuple[Job, ...]
 
     @property
-    def rank(self) -> tuple[int, float, str]:
-        """Highest priority first, then the oldest."""
+    def rank(self) -> tuple[int, float, int, str]:
+        """Highest priority first, then the oldest, then Slurm's own order: the job's number."""
         age = min((j.submit_time.timestamp() for j in self.jobs if j.submit_time), default=0.0)
-        return (-max((j.priority for j in self.jobs), default=0), age, self.stem)
+        number = min((j.id for j in self.jobs), default=0)
+        return (-max((j.priority for j in self.jobs), default=0), age, number, self.stem)
 
 
 def plan(world: World) -> Iterator[Action]:
@@ -77,8 +78,7 @@ def plan(world: World) -> Iterator[Action]:
 
 def _request(world: World, ask: Ask, members: tuple[Member, ...]) -> Action:
     key = f"{ask.pool.id}/{ask.stem}"
-    listed = [r.attempt for r in world.requests(ask.pool) if r.stem == ask.stem and r.is_own]
-    attempt = max([world.recall.attempts.get(key, 0), *listed]) + 1
+    attempt = world.recall.attempts.get(key, 0) + 1
     world.recall.attempts[key] = attempt
     name = f"{ask.stem}-{attempt}"
     sent = _note(world, ask, name, members)

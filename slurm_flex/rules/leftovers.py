@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slurm_flex.actions import Action, NodePowerDown, NodeUndrain
+from slurm_flex.actions import Action, NodeUndrain
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import RISING, Phase
-from slurm_flex.rules.release import release_nodes
+from slurm_flex.rules.release import force_down, release_nodes
 from slurm_flex.world import World
 
 
@@ -24,16 +24,15 @@ def _finish_releases(world: World, pool: Pool) -> Iterator[Action]:
         for m in world.undecided(*RISING, Phase.UP)
         if m.pool.id == pool.id and m.node is not None and m.node.has_release_drain
     ]
-    taken = [m for m in drained if m.is_busy]
+    taken = [m for m in drained if m.is_allocated]
     if taken:
         names = tuple(m.name for m in taken)
         yield NodeUndrain(nodes=names, why="a job was placed on them meanwhile")
     idle = [m for m in drained if not m.is_busy]
     if idle:
         reason = (idle[0].node.reason if idle[0].node else None) or "slurm-flex: release"
-        names = tuple(m.name for m in idle)
-        yield NodePowerDown(nodes=names, how="force", reason=reason, why="still idle: released")
-        world.settle(idle)
+        yield from force_down(world, idle, reason, "still idle: released")
+    world.settle(m for m in drained if m not in taken)
 
 
 def _abandoned(world: World, pool: Pool) -> Iterator[Action]:

@@ -10,34 +10,52 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from slurm_flex.actions import Action, Event, JobComment, NodeComment
-from slurm_flex.failures import classify
+from slurm_flex.failures import Failure, classify
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job, Request
-from slurm_flex.rules.ended import may_comment
 from slurm_flex.rules.failure import describe, pool_waits
+from slurm_flex.rules.telling import may_comment
 from slurm_flex.text import one_line
 from slurm_flex.world import World
 
 QUIET_FOR = timedelta(minutes=1)
+LINES_A_PASS = 8
+"""Each different line is a command of its own, and slurmctld has other things to do."""
 
 
 def plan(world: World) -> Iterator[Action]:
     yield from _unknown_words(world)
     if not world.settings.comments:
         return
+    yield from _told_to_jobs(world)
+    yield from _told_of_nodes(world)
+
+
+def _told_to_jobs(world: World) -> Iterator[Action]:
+    """Jobs that share a line share a command; new lines beyond a handful wait for the next pass."""
+    stories: dict[str, list[Job]] = {}
     for job in world.jobs:
-        if job.id in world.said or _is_out_of_sight(world, job):
+        if job.id in world.said or _is_out_of_sight(world, job) or not may_comment(world, job):
             continue
         text = _job_story(world, job)
-        if text is not None and may_comment(job, world) and text != job.admin_comment:
+        if text is not None and text != job.admin_comment:
+            stories.setdefault(text, []).append(job)
+    untold_first = sorted(
+        stories, key=lambda one: (bool(stories[one][0].admin_comment), stories[one][0].id)
+    )
+    for text in untold_first[:LINES_A_PASS]:
+        for job in stories[text]:
             yield JobComment(job=job.id, text=text, why="its story changed")
+
+
+def _told_of_nodes(world: World) -> Iterator[Action]:
     stories: dict[str, list[str]] = {}
     for member in world.members.values():
         text = _node_story(world, member)
         comment = member.node.comment if member.node else None
         if text is not None and text != comment and _is_ours_or_empty(comment):
             stories.setdefault(text, []).append(member.name)
-    for text, names in sorted(stories.items()):
+    for text, names in sorted(stories.items())[:LINES_A_PASS]:
         yield NodeComment(nodes=tuple(names), text=text, why="their story changed")
 
 
@@ -48,6 +66,7 @@ def _unknown_words(world: World) -> Iterator[Action]:
         if world.recall.once(f"unknown-flag/{word}"):
             yield Event(
                 event="UNKNOWN_STATE",
+                nodes=tuple(n.name for n in world.nodes.values() if word in n.unknown_flags),
                 text=one_line(f"node state {word} is not known here and means nothing to any rule"),
                 why="a new release of Slurm?",
             )
@@ -73,7 +92,7 @@ def _job_story(world: World, job: Job) -> str | None:
         if m is not None and m.waits_for_vm and not world.is_settled(m)
     ]
     if waiting:
-        return _waiting_story(world, waiting)
+        return _waiting_story(world, waiting, named=True)
     if not _is_stale(job.admin_comment or ""):
         return None
     if job.is_configuring and job.nodes:
@@ -100,16 +119,32 @@ def _node_story(world: World, member: Member) -> str | None:
     if member.phase in (Phase.UP, Phase.OFF) and is_untrue:
         ends = world.end_of(member)
         return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else f"{OWN_COMMENT}off"
+    if member.phase is Phase.OFF and world.is_static_and_free(member):
+        return _static_story(world, member)
     if member.phase is Phase.OFF and comment.startswith(f"{OWN_COMMENT}ends"):
         return f"{OWN_COMMENT}off"
     return None
 
 
-def _waiting_story(world: World, waiting: list[Member]) -> str | None:
+def _static_story(world: World, member: Member) -> str | None:
+    """A static node that waits out a failure says until when and why."""
+    last = world.recall.power_ups.get(member.name)
+    waits = [
+        wait
+        for failure in Failure
+        if (wait := world.recall.back_offs.get(f"{member.pool.id}/{failure}")) is not None
+    ]
+    if last is None or not waits or world.now >= last.at + last.delay:
+        return None
+    why = max(waits, key=lambda wait: wait.until).why
+    return one_line(f"{OWN_COMMENT}retry at {_clock(last.at + last.delay)}: {why}")
+
+
+def _waiting_story(world: World, waiting: list[Member], *, named: bool = False) -> str | None:
     since = min(world.recall.see(f"power-up/{m.pool.id}/{m.name}").first for m in waiting)
     requests = [m.request for m in waiting if m.request is not None]
     if requests:
-        return _queue_story(world, requests[0], since)
+        return _queue_story(world, requests[0], since, named=named)
     pool = waiting[0].pool
     if pool.id in world.paused:
         return f"{OWN_COMMENT}waiting: pool {pool.id} is paused"
@@ -133,18 +168,25 @@ def _waiting_story(world: World, waiting: list[Member]) -> str | None:
     return f"{OWN_COMMENT}waiting for its turn since {_clock(since)}"
 
 
-def _queue_story(world: World, request: Request, since: datetime) -> str | None:
+def _queue_story(world: World, request: Request, since: datetime, *, named: bool) -> str | None:
     """Since the wait began, not since the last try of it."""
     began = min(since, request.created or since)
     answer = request.last_attempt
     if answer is None and world.now - began < QUIET_FOR:
         return None
-    state = request.state.lower()
-    asked = f"request {request.name} {state}" if request.name else "instances asked for"
+    asked = _asked(request, named=named)
     head = f"{OWN_COMMENT}waiting for capacity since {_clock(began)}, {asked}"
     if answer is None:
         return one_line(head)
     return one_line(f"{head}; last answer: {describe(classify(answer), answer)}")
+
+
+def _asked(request: Request, *, named: bool) -> str:
+    """A node's line leaves the name out, so that the nodes of many jobs share one command."""
+    if not request.name:
+        return "instances asked for"
+    state = request.state.lower()
+    return f"request {request.name} {state}" if named else f"request {state}"
 
 
 def _clock(at: datetime) -> str:

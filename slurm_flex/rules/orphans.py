@@ -6,6 +6,7 @@ are never removed from Slurm while they run (facts: bug-reports.md, U81).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -20,6 +21,7 @@ from slurm_flex.actions import (
     Unreserve,
 )
 from slurm_flex.model import RETIRED_REASON, Instance, Request
+from slurm_flex.text import one_line
 from slurm_flex.world import World
 
 
@@ -57,12 +59,27 @@ def _instances(world: World, pool_id: str) -> Iterator[Action]:
                 )
         elif place is None and instance.name in world.nodes:
             retired.append(instance.name)
+        elif place is None and not _is_a_name_of_ours(world, pool_id, instance.name):
+            if world.recall.once(f"foreign/{pool_id}/{instance.name}"):
+                yield Event(
+                    event="FOREIGN_VM",
+                    pool=pool_id,
+                    text=one_line(f"{instance.name} bears our label, and no name that we give"),
+                    why="only CLUSTER-POOL-INDEX is ours",
+                )
         elif not instance.is_dying and _is_old_enough(world, pool_id, instance):
             orphans.append(instance.name)
     if orphans:
         yield DeleteInstances(pool=pool_id, nodes=tuple(orphans), why="no node belongs to them")
         yield Event(event="VM_DELETION", nodes=tuple(orphans), text="orphans", why="no node")
     yield from _retired(world, pool_id, retired)
+
+
+def _is_a_name_of_ours(world: World, pool_id: str, name: str) -> bool:
+    """CLUSTER-POOL-INDEX as we write it; the table can't tell for what has left the file."""
+    head = f"{world.cluster.group_name(pool_id)}-"
+    index = name.removeprefix(head)
+    return name.startswith(head) and re.fullmatch(r"0|[1-9][0-9]{0,5}", index) is not None
 
 
 def _is_old_enough(world: World, pool_id: str, instance: Instance) -> bool:

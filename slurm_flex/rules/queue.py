@@ -25,8 +25,8 @@ CANCELLED = CloudError("CANCELLED", "the request was cancelled")
 def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
         for request in world.requests(pool):
-            if not request.is_own:
-                continue
+            if not request.is_own or not _members(world, request):
+                continue  # somebody else's, or of nodes that are gone: see `orphans`
             if request.is_failed or request.is_cancelled:
                 yield from _failed(world, pool, request)
             elif request.is_succeeded:

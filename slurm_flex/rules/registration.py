@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from slurm_flex.actions import Action, DeleteInstances, Event, NodePowerDown, SaveConsole
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
-from slurm_flex.member import Member, Phase
+from slurm_flex.member import RISING, Member, Phase
 from slurm_flex.rules.release import delay_job, release_job, release_nodes
 from slurm_flex.world import World
 
@@ -107,6 +107,7 @@ def _gave_up_resuming(world: World, member: Member) -> bool:
         and node.is_down
         and node.is_powered_down
         and node.timed_out_resuming
+        and not node.is_held
         and not node.is_powering_down
         and member.has_live_instance
         and _is_overdue(world, member)
@@ -121,10 +122,8 @@ def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]
         m.name for m in ours if m.instance is not None and m.instance.action != "DELETING"
     )
     for member in failed:
-        known = recall.instances.get(member.name)
-        incarnation = member.instance.id if member.instance else (known.id if known else None)
-        recall.count_launch(pool.id, f"{member.name}/{incarnation}", Failure.BOOT.value)
-        recall.once(f"died/{member.name}/{incarnation}")
+        recall.count_launch(pool.id, _launch_of(world, member), Failure.BOOT.value)
+        recall.once(f"died/{member.name}/{_incarnation(world, member)}")
     if present:
         yield SaveConsole(pool=pool.id, nodes=present, why="its node did not register")
     if deletable:
@@ -156,15 +155,39 @@ def _is_down(member: Member) -> bool:
 
 
 def _count_good_launches(world: World, pool: Pool) -> None:
-    """Nodes that have registered since they were last asked for."""
+    """A launch is good when all its nodes have registered; what came up long ago says nothing."""
     for member in world.members_of(pool):
         if member.phase is not Phase.UP or member.instance is None:
             continue
-        key = f"{member.name}/{member.instance.id}"
-        recently = member.instance.created is not None and (
-            world.now - member.instance.created <= 2 * world.settings.boot_timeout
-        )
-        booting = world.recall.last.sightings.get(f"power-up/{pool.id}/{member.name}") is not None
-        if booting and recently and world.recall.count_launch(pool.id, key, "good"):
+        created = member.instance.created
+        recently = created is not None and (world.now - created <= 2 * world.settings.boot_timeout)
+        was_booting = f"power-up/{pool.id}/{member.name}" in world.recall.last.sightings
+        if not (recently and was_booting and _all_registered(world, member)):
+            continue
+        if world.recall.count_launch(pool.id, _launch_of(world, member), "good"):
             for job in member.jobs:
                 world.recall.back_offs.pop(f"j{job.group}/{Failure.BOOT}", None)
+
+
+def _all_registered(world: World, member: Member) -> bool:
+    """No node of the same request is still on its way."""
+    request = world.request_behind(member)
+    names = request.nodes if request is not None else (member.name,)
+    others = (world.members.get(name) for name in names)
+    return not any(other is not None and other.phase in RISING for other in others)
+
+
+def _launch_of(world: World, member: Member) -> str:
+    """One request is one launch, however many nodes it is for."""
+    known = world.recall.instances.get(member.name)
+    if member.instance is not None:
+        request = world.request_behind(member)
+        name = request.name if request is not None else None
+    else:
+        name = known.request if known is not None else None
+    return f"{member.pool.id}/{name}" if name else f"{member.name}/{_incarnation(world, member)}"
+
+
+def _incarnation(world: World, member: Member) -> str | None:
+    known = world.recall.instances.get(member.name)
+    return member.instance.id if member.instance else (known.id if known else None)

@@ -13,7 +13,6 @@ from datetime import timedelta
 from slurm_flex.actions import (
     Action,
     Event,
-    JobComment,
     JobNotify,
     JobRequeue,
     JobStart,
@@ -25,8 +24,8 @@ from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, RELEASE_REASON, CloudError, Job
 from slurm_flex.model.memory import Delay
-from slurm_flex.rules.ended import down_keeping_reason, may_comment
 from slurm_flex.rules.failure import describe, note_failure
+from slurm_flex.rules.telling import down_keeping_reason, last_words
 from slurm_flex.text import one_line
 from slurm_flex.world import World
 
@@ -75,14 +74,30 @@ def release_job(world: World, group: int, why: str) -> Iterator[Action]:
 def say_goodbye(world: World, jobs: Iterable[Job], why: str) -> Iterator[Action]:
     """Slurm ends what it can't requeue: tell it before its node goes down."""
     for job in jobs:
-        if job.id in world.said:
+        if job.is_requeueable or not (job.is_configuring or job.is_running):
             continue
-        if not job.is_requeueable and (job.is_configuring or job.is_running):
-            world.said.add(job.id)
-            text = one_line(f"{OWN_COMMENT}{why}; Slurm can't requeue this job and ends it")
-            yield JobNotify(job=job.id, text=text, why="an interactive job can't be requeued")
-            if may_comment(job, world):
-                yield JobComment(job=job.id, text=text, last_words=True, why="its last words")
+        text = one_line(f"{why}; Slurm can't requeue this job and ends it")
+        if job.id not in world.said:
+            notice = one_line(f"{OWN_COMMENT}{text}")
+            yield JobNotify(job=job.id, text=notice, why="an interactive job can't be requeued")
+        yield from last_words(world, job, text)
+
+
+def force_down(world: World, members: list[Member], reason: str, why: str) -> Iterator[Action]:
+    """Send drained idle nodes off, drain and all, so that Slurm uses them again.
+
+    Before 23.02 a node that is up and goes down by power_down_force looks clean and is never
+    scheduled again; down, then power_down, leads back (R 22.05.8).
+    """
+    up = tuple(m.name for m in members if m.node is not None and m.node.is_believed_up)
+    rest = tuple(m.name for m in members if m.name not in up)
+    if up and world.release < (23, 2):
+        yield NodeDown(nodes=up, reason=reason, why=why)
+        yield NodePowerDown(nodes=up, how="plain", reason=reason, why=why)
+    else:
+        rest = (*up, *rest)
+    if rest:
+        yield NodePowerDown(nodes=rest, how="force", reason=reason, why=why)
 
 
 def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[Action]:

@@ -17,15 +17,6 @@ from slurm_flex.model import Job
 from slurm_flex.world import World
 
 RENEWED = "slurm-flex: renewed for a job that needs a longer life"
-_FOR_WANT_OF_NODES = (
-    "Resources",
-    "ReqNodeNotAvail",
-    "Reserved for maintenance",
-    "ReservedForMaintenance",
-    "Nodes required for job are DOWN",
-    "Nodes_required_for_job_are_DOWN",
-)
-"""The reasons under which a job waits for nodes; all others are not cured by a fresh one."""
 
 
 def renew(world: World) -> Iterator[Action]:
@@ -36,7 +27,7 @@ def renew(world: World) -> Iterator[Action]:
     if not world.settings.renew_on_demand:
         return
     for job in sorted(world.jobs, key=lambda j: (-j.priority, j.submit_time or world.now, j.id)):
-        if not _waits_for_nodes(job) or f"renewed/{job.id}" in world.recall.told:
+        if not job.lacks_nodes or job.reservation or f"renewed/{job.id}" in world.recall.told:
             continue
         tired = _too_old_for(world, job)
         if not tired:
@@ -49,12 +40,6 @@ def renew(world: World) -> Iterator[Action]:
             why=f"job {job.id} fits only a fresh node",
         )
         world.send_home(tired)
-
-
-def _waits_for_nodes(job: Job) -> bool:
-    return (
-        job.is_pending and (job.reason or "").startswith(_FOR_WANT_OF_NODES) and not job.reservation
-    )
 
 
 def _too_old_for(world: World, job: Job) -> list[Member]:

@@ -26,7 +26,8 @@ from slurm_flex.actions import (
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job
-from slurm_flex.rules.ended import may_comment
+from slurm_flex.rules.release import force_down
+from slurm_flex.rules.telling import may_comment
 from slurm_flex.text import one_line
 from slurm_flex.world import World
 
@@ -81,7 +82,7 @@ def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
     if world.settings.report_faulty_hosts:
         yield ReportHost(pool=pool.id, nodes=names, why="a health check failed")
     yield DeleteInstances(pool=pool.id, nodes=names, why="a health check failed")
-    yield NodePowerDown(nodes=names, how="force", reason=REPLACED, why="its VM is replaced")
+    yield from force_down(world, idle, REPLACED, "its VM is replaced")
     yield Event(
         event="VM_REPORT_AND_REPLACEMENT",
         nodes=names,
@@ -190,7 +191,7 @@ def _hold_jobs_at_their_limit(
             kept.add(member.name)
             if world.recall.once(f"held/{job.id}/{job.restarts}"):
                 yield JobHold(job=job.id, why=f"restarted {limit} times by failed health checks")
-                if may_comment(job, world):
+                if may_comment(world, job):
                     reason = (member.node.reason if member.node else None) or "a health check"
                     last = f"last: {member.name} {reason}"
                     text = one_line(f"{OWN_COMMENT}held after {limit} restarts, {last}")

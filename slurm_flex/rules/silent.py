@@ -16,6 +16,7 @@ from slurm_flex.actions import (
 from slurm_flex.failures import Failure
 from slurm_flex.member import Member, Phase
 from slurm_flex.rules.release import say_goodbye
+from slurm_flex.rules.telling import tell_the_cut
 from slurm_flex.world import World
 
 REASON = "slurm-flex: silent: its slurmd does not answer"
@@ -33,8 +34,11 @@ def plan(world: World) -> Iterator[Action]:
         names = tuple(member.name for member in silent)
         for member in silent:
             incarnation = member.instance.id if member.instance else None
-            world.recall.count_launch(pool.id, f"{member.name}/{incarnation}", Failure.BOOT.value)
-            yield from say_goodbye(world, member.jobs, f"node {member.name} does not answer")
+            key = f"silent/{member.name}/{incarnation}"
+            world.recall.count_launch(pool.id, key, Failure.BOOT.value)
+            what = f"node {member.name} does not answer"
+            yield from say_goodbye(world, member.jobs, what)
+            yield from tell_the_cut(world, member.jobs, what, "restarts after Slurm's two minutes")
         yield SaveConsole(pool=pool.id, nodes=names, why="the VM runs, its slurmd is silent")
         yield NodeDown(nodes=names, reason=REASON, why="it does not answer")
         yield NodePowerDown(nodes=names, how="plain", reason=REASON, why="it is replaced")

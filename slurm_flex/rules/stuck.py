@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Literal
 
 from slurm_flex.actions import Action, Event, JobStart, NodePowerDown, NodeResume
 from slurm_flex.cluster.model import Pool
@@ -106,18 +107,22 @@ def _finish_power_down(world: World, pool: Pool) -> Iterator[Action]:
     """Set down by us and left there (a crash between down and power_down); asked down and stuck."""
     half = [
         m
-        for m in world.undecided(Phase.UP, Phase.ENDING, Phase.SICK)
+        for m in world.undecided(Phase.UP, Phase.ENDING, Phase.SICK, Phase.LEAVING)
         if m.pool.id == pool.id
         and m.node is not None
         and m.node.is_down
         and m.node.has_own_reason
         and not m.node.is_power_down_requested
+        and not m.node.is_powering_down
     ]
-    if half:
-        reason = (half[0].node.reason if half[0].node else None) or RESET
-        names = tuple(member.name for member in half)
-        yield NodePowerDown(nodes=names, how="plain", reason=reason, why="it was set down by us")
-        world.settle(half)
+    for member in half:
+        how: Literal["plain", "force"] = "plain"
+        if member.node is not None and member.node.is_powering_up:
+            how = "force"
+        reason = (member.node.reason if member.node else None) or RESET
+        why = "it was set down by us"
+        yield NodePowerDown(nodes=(member.name,), how=how, reason=reason, why=why)
+    world.settle(half)
     hanging = [
         m
         for m in world.undecided(Phase.ASKED, Phase.QUEUED, Phase.BOOTING)
@@ -152,7 +157,7 @@ def _cure_silence(world: World, pool: Pool) -> Iterator[Action]:
         seen = world.recall.see(f"off-silent/{pool.id}/{member.name}")
         if not _is_wanted_by_a_job(world, member):
             continue
-        if world.now - seen.first < world.suspend_timeout:
+        if world.now - seen.first <= world.suspend_timeout:
             continue
         if world.recall.see(f"off-silent-long/{pool.id}/{member.name}").passes >= 2:
             silent.append(member)
@@ -167,7 +172,7 @@ def _is_wanted_by_a_job(world: World, member: Member) -> bool:
         p.id for p in world.cluster.partitions_of(member.pool)
     }
     return any(
-        job.is_pending
+        job.waits_for_nodes
         and member.name not in job.exclude_nodes
         and (member.name in job.required_nodes or set((job.partition or "").split(",")) & parts)
         for job in world.jobs

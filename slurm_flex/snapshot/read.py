@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Final
+from typing import Final, TypeVar
 
 from slurm_flex.cluster import Cluster, parse_cluster
 from slurm_flex.cluster.config import parse_json
@@ -30,6 +30,7 @@ from slurm_flex.slurm.values import CONFIG_KEYS, CONFIG_TIMES, parse_config, par
 from slurm_flex.snapshot.memory import load_memory
 from slurm_flex.snapshot.record import Complaints, Record, shown
 
+T = TypeVar("T")
 FORMAT: Final = "slurm-flex-snapshot/1"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -137,16 +138,29 @@ def _slurm(top: Record) -> Slurm:
         return Slurm()
     slurm = Slurm(
         version=record.text("version"),
-        responding=record.flag("responding", True),
+        responding=record.certainty("responding"),
         primary=record.flag("primary", True),
         config=_config(record),
-        nodes=record.records("nodes", _node),
-        jobs=record.records("jobs", _job),
+        nodes=_unique(record, "nodes", record.records("nodes", _node), lambda node: node.name),
+        jobs=_unique(record, "jobs", record.records("jobs", _job), lambda job: str(job.id)),
         partitions=record.records("partitions", _partition),
         reservations=record.records("reservations", _reservation),
     )
     record.close()
     return slurm
+
+
+def _unique(
+    record: Record, key: str, items: tuple[T, ...], name_of: Callable[[T], str]
+) -> tuple[T, ...]:
+    """Two things of one name would make the plan depend on their order."""
+    seen: set[str] = set()
+    for item in items:
+        name = name_of(item)
+        if name in seen:
+            record.complain(key, f"{shown(name)} is there twice", "each has one entry")
+        seen.add(name)
+    return items
 
 
 def _config(slurm: Record) -> SlurmConfig:
@@ -245,11 +259,13 @@ def _cloud(top: Record) -> dict[str, Group]:
 
 def _group(record: Record) -> Group:
     group = Group(
-        complete=record.flag("complete", True),
+        complete=record.certainty("complete"),
         exists=record.flag("group", True),
         target_size=record.number("target_size"),
         instances=record.records("instances", _instance),
-        requests=record.records("requests", _request),
+        requests=_unique(
+            record, "requests", record.records("requests", _request), lambda one: one.name
+        ),
     )
     record.close()
     return group

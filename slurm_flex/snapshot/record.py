@@ -96,6 +96,10 @@ class Record:
             self.complain(key, "is missing")
         return value or ""
 
+    def certainty(self, key: str) -> bool:
+        """True unless it is said otherwise; null says that nobody knows, which is no yes."""
+        return self.flag(key, key not in self._items)
+
     def flag(self, key: str, default: bool) -> bool:
         value = self.raw(key)
         if isinstance(value, str) and value.lower() in ("true", "false"):

@@ -6,6 +6,9 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
+_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LATEST: Final = datetime(2999, 12, 31, tzinfo=timezone.utc)
+"""What lies beyond is a mistake or means never; nothing can be added to the last day there is."""
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?"
     r"(?:(?P<utc>[Zz])|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>[0-5]\d))?",
@@ -23,9 +26,12 @@ def parse_time(text: str) -> datetime:
     try:
         local = datetime.fromisoformat(f"{match[1]}T{match[2]}+00:00")
         fraction = timedelta(microseconds=int((match[3] or "0").ljust(6, "0")[:6]))
-        return (local + fraction - _offset(match)).astimezone(timezone.utc)
+        moment = (local + fraction - _offset(match)).astimezone(timezone.utc)
     except (ValueError, OverflowError) as error:
         raise ValueError("is no date and time that exists") from error
+    if not _EARLIEST <= moment <= _LATEST:
+        raise ValueError(f"is not between {_EARLIEST.year} and {_LATEST.year}")
+    return moment
 
 
 def format_time(moment: datetime) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from slurm_flex.hostlist import HostlistError, expand, fold
 from slurm_flex.model import (
     CloudError,
     Group,
@@ -20,7 +21,6 @@ from slurm_flex.model import (
     SlurmConfig,
     Snapshot,
 )
-from slurm_flex.hostlist import HostlistError, expand, fold
 from slurm_flex.snapshot.memory import dump_memory
 from slurm_flex.snapshot.read import FORMAT
 from slurm_flex.snapshot.times import format_time
