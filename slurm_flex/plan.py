@@ -101,6 +101,11 @@ def close_breaker(memory: Memory, pool: str, now: datetime) -> Memory:
 def _look(world: World) -> None:
     """Passive first: note what is seen before anything is decided on it."""
     recall = world.recall
+    for job in world.jobs:
+        for name in job.nodes if job.holds_nodes else ():
+            place = world.cluster.locate(name)
+            if place is not None and place.pool_id in world.hidden_pools:
+                recall.see(f"occupied/{place.pool_id}/{name}")  # Slurm's half was whole
     recall.keep_sightings(world.hidden_pools)
     for pool in world.pools:
         for request in world.requests(pool):

@@ -228,6 +228,8 @@ def _asks(world: World, pool: Pool) -> Iterator[Ask]:
         if not members or not any(m.node and m.node.is_powering_up for m in held):
             continue
         taken.update(m.name for m in members)
+        if any(r.is_live and r.job_id == group and not r.nodes for r in world.requests(pool)):
+            continue  # its own request is there, and the list doesn't say for which nodes
         if not any(m.name in blocked for m in members):
             yield Ask(pool, f"j{group}", members, jobs)
     for member in open_members.values():

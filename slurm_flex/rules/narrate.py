@@ -95,6 +95,9 @@ def _job_story(world: World, job: Job) -> str | None:
         return _waiting_story(world, waiting, named=True)
     if not _is_stale(job.admin_comment or ""):
         return None
+    if job.is_pending:
+        is_put_off = job.start_time is not None and job.start_time > world.now
+        return None if is_put_off else f"{OWN_COMMENT}tried again as soon as Slurm places it"
     if job.is_configuring and job.nodes:
         return f"{OWN_COMMENT}its VMs boot"
     if job.is_running:
@@ -115,12 +118,12 @@ def _node_story(world: World, member: Member) -> str | None:
     comment = (member.node.comment if member.node else None) or ""
     if member.waits_for_vm and not world.is_settled(member):
         return _waiting_story(world, [member])
+    if member.phase is Phase.OFF and (story := _static_story(world, member)) is not None:
+        return story
     is_untrue = _is_stale(comment) or (member.phase is Phase.UP and comment == f"{OWN_COMMENT}off")
     if member.phase in (Phase.UP, Phase.OFF) and is_untrue:
         ends = world.end_of(member)
         return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else f"{OWN_COMMENT}off"
-    if member.phase is Phase.OFF and world.is_static_and_free(member):
-        return _static_story(world, member)
     if member.phase is Phase.OFF and comment.startswith(f"{OWN_COMMENT}ends"):
         return f"{OWN_COMMENT}off"
     return None
@@ -128,6 +131,8 @@ def _node_story(world: World, member: Member) -> str | None:
 
 def _static_story(world: World, member: Member) -> str | None:
     """A static node that waits out a failure says until when and why."""
+    if not world.is_static_and_free(member):
+        return None
     last = world.recall.power_ups.get(member.name)
     waits = [
         wait

@@ -1,4 +1,4 @@
-"""A job some of whose VMs came, and are billed, while the rest waits."""
+"""A job of which only a part came: some of its VMs, or some of its components."""
 
 from __future__ import annotations
 
@@ -16,6 +16,23 @@ from slurm_flex.world import World
 
 
 def plan(world: World) -> Iterator[Action]:
+    yield from _partly_arrived(world)
+    yield from _left_behind(world)
+
+
+def _left_behind(world: World) -> Iterator[Action]:
+    """Slurm requeues a component alone, and the others wait for it for ever: together again."""
+    for group in sorted({job.group for job in world.jobs if job.het_job_id}):
+        jobs = world.components(group)
+        waiting = [job for job in jobs if job.is_configuring and job.holds_nodes]
+        requeued = any(job.waits_for_begin_time or job.was_just_requeued for job in jobs)
+        if not waiting or not requeued or any(job.is_running for job in jobs):
+            continue
+        if world.recall.see(f"left-behind//{group}").passes >= 2:
+            yield from release_job(world, group, "another component of this job went back")
+
+
+def _partly_arrived(world: World) -> Iterator[Action]:
     """Some of a job's VMs came and are billed while the rest waits: give back, ask for the whole.
 
     Static nodes are there anyway. The rest may queue, stand in line, or wait out a back-off.

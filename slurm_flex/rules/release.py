@@ -59,7 +59,11 @@ def release_job(world: World, group: int, why: str) -> Iterator[Action]:
     jobs = world.components(group)
     members = [m for m in world.members_held_by(jobs) if not world.is_settled(m)]
     waiting = [m for m in members if m.phase in (Phase.ASKED, Phase.QUEUED, Phase.BOOTING)]
-    arrived = tuple(m.name for m in members if m.phase is Phase.UP and not m.static)
+    arrived = tuple(
+        m.name
+        for m in members
+        if m.phase is Phase.UP and not m.static and all(job.group == group for job in m.jobs)
+    )
     yield from say_goodbye(world, jobs, why)
     for job in jobs:
         if job.holds_nodes and not any(job in m.jobs for m in waiting) and len(jobs) > 1:

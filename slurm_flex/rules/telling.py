@@ -31,6 +31,9 @@ def last_words(world: World, job: Job, text: str) -> Iterator[Action]:
 def tell_the_cut(world: World, jobs: Iterable[Job], what: str, then: str) -> Iterator[Action]:
     """What cut them, and what comes next; Slurm ends what it can't requeue."""
     for job in sorted(jobs, key=lambda job: job.id):
+        if not world.recall.once(f"cut/{job.id}/{job.restarts}"):
+            world.said.add(job.id)
+            continue
         after = then if job.is_requeueable else "Slurm can't requeue it"
         yield from last_words(world, job, f"{what}, {after}")
 
