@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,7 +83,19 @@ def render(
     if not as_json:
         for line in change.follows:
             typer.echo(line)
-    _write(files, place, here, change, notes, as_json=as_json)
+    from slurm_flex.render.files import write_files  # noqa: PLC0415
+
+    written = write_files(files, place)
+    steps = list(_next_steps(written, here, wanted, change)) if place == here.folder else []
+    if as_json:
+        paths = [{"path": str(one.path), "outcome": one.outcome} for one in written]
+        follows = list(change.follows)
+        print_json({"files": paths, "follows": follows, "notes": notes, "next": steps})
+        return
+    for one in written:
+        typer.echo(f"{one.outcome}: {one.path}{_why_left(one)}")
+    for step in steps:
+        typer.echo(f"next: {step}")
 
 
 def _rendered(site: Site, release: str, change: Change, *, full: bool) -> dict[str, str]:
@@ -106,47 +118,33 @@ def _print_files(files: dict[str, str], change: Change, *, as_json: bool) -> Non
         typer.echo(f"# ===== {name} =====\n{text}")
 
 
-def _write(
-    files: dict[str, str], folder: Path, here: Installed, change: Change, notes: list[str],
-    *, as_json: bool,
-) -> None:  # fmt: skip
-    from slurm_flex.render.files import write_files  # noqa: PLC0415
-
-    written = write_files(files, folder)
-    steps = list(_next_steps(written, here, change))
-    if as_json:
-        print_json(
-            {
-                "files": [{"path": str(one.path), "outcome": one.outcome} for one in written],
-                "follows": list(change.follows),
-                "notes": notes,
-                "next": steps,
-            }
-        )
-        return
-    for one in written:
-        typer.echo(f"{one.outcome}: {one.path}{_why_left(one)}")
-    for step in steps:
-        typer.echo(f"next: {step}")
-
-
 def _why_left(one: Written) -> str:
     if one.outcome != "left alone":
         return ""
     return " (it isn't slurm-flex's; `slurm-flex render --check` says what it lacks)"
 
 
-def _next_steps(written: Iterable[Written], here: Installed, change: Change) -> Iterator[str]:
+def _next_steps(
+    written: list[Written], here: Installed, release: str, change: Change
+) -> Iterator[str]:
+    """What is left to do on this host; nothing where nothing was written."""
+    from slurm_flex.cluster.slurm_keys import parse_release  # noqa: PLC0415
+    from slurm_flex.render.change import how_to_take_in  # noqa: PLC0415
     from slurm_flex.render.names import MAIN_FILE  # noqa: PLC0415
     from slurm_flex.render.site_check import includes_ours  # noqa: PLC0415
 
-    if here.folder not in {one.path.parent for one in written}:
-        return  # for another host
-    if not includes_ours(here.slurm_conf):
+    new = {one.path for one in written if one.outcome == "written"}
+    if not new:
+        return
+    included = includes_ours(here.slurm_conf)
+    if not included:
         yield f"write `Include {MAIN_FILE}` into {here.slurm_conf}"
-        yield "slurm-flex render --check"
-    elif any(one.outcome == "written" for one in written):
-        yield "slurm-flex render --check && scontrol reconfigure"
+    yield "slurm-flex render --check"
+    if here.slurm_conf in new:
+        yield "systemctl restart slurmctld"
+    else:
+        change_of_nodes = change.nodes_change or not included
+        yield how_to_take_in(parse_release(release), nodes_change=change_of_nodes)
     if change.follows:
         yield "systemctl reload slurm-flex"
 

@@ -70,15 +70,15 @@ def rendered_before(folder: Path) -> str:
     return _ours(folder / MAIN_FILE)
 
 
+def nodes_of(previous: str) -> tuple[str, ...]:
+    """The nodes of an earlier slurm-flex.conf."""
+    lines = (line for line in parse_conf(previous) if line.key.lower() == "nodename")
+    return tuple(name for line in lines for name in _names(line.value))
+
+
 def nodes_gone(previous: str, cluster: Cluster) -> tuple[str, ...]:
-    """The nodes of an earlier slurm-flex.conf that the cluster file no longer has."""
-    return tuple(
-        name
-        for line in parse_conf(previous)
-        if line.key.lower() == "nodename"
-        for name in _names(line.value)
-        if not _is_node(cluster, name)
-    )
+    """Those of them that the cluster file no longer has."""
+    return tuple(name for name in nodes_of(previous) if not _is_node(cluster, name))
 
 
 def leaving_in(folder: Path, cluster: Cluster, running: Collection[str] | None) -> Leaving:

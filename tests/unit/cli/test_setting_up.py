@@ -15,7 +15,7 @@ import pytest
 
 from slurm_flex.cluster import load_cluster
 from slurm_flex.cluster.site import load_site
-from tests.unit.cli.conftest import Site
+from tests.unit.cli.conftest import Done, Site
 
 FLAGS = (
     "--project my-project --zone us-central1-b --nodes 4 --home home1 "
@@ -122,6 +122,7 @@ class TestRender:
         done = site.call("render", "--full")
         assert done.code == 0, done.err
         assert f"written: {slurm}" in done.out
+        assert next_steps(done) == ["slurm-flex render --check", "systemctl restart slurmctld"]
         assert site.call("render", "--check").out == f"{slurm} fits\n"
         slurm.write_text(slurm.read_text() + "MessageTimeout=30\n")
         again = site.call("render", "--full")
@@ -146,12 +147,25 @@ class TestRender:
         done = site.call("render")
         assert "+ demo-a3u-[2-3]: new, off until a job wants them" in done.out
         assert "~ demo-a3u-0: static from now on" in done.out
-        assert "next: slurm-flex render --check && scontrol reconfigure" in done.out
-        assert "next: systemctl reload slurm-flex" in done.out
+        assert next_steps(done) == [
+            "slurm-flex render --check", "scontrol reconfigure", "systemctl reload slurm-flex",
+        ]  # fmt: skip
         assert "demo-a3u-[1-3]" in (slurm.parent / "slurm-flex.conf").read_text()
         quiet = site.call("render")
         assert quiet.out.count("as it was") == 2
         assert "next" not in quiet.out
+
+    def test_an_old_slurmctld_is_restarted_where_nodes_change(
+        self, site: Site, slurm: Path
+    ) -> None:
+        """A reconfigure that brings other nodes ends slurmctld before 23.11."""
+        site.call("render", "--full", "--release", "22.05")
+        resize(site, 1, 2)
+        same = site.call("render", "--release", "22.05")
+        assert next_steps(same)[1] == "scontrol reconfigure"
+        resize(site, 1, 3)
+        other = site.call("render", "--release", "22.05")
+        assert next_steps(other)[1].startswith("systemctl restart slurmctld (not reconfigure")
 
     def test_a_node_that_runs_stays_until_it_is_off(self, site: Site, slurm: Path) -> None:
         resize(site, 0, 4)
@@ -196,6 +210,10 @@ class TestRender:
         done = site.call("render", "--folder", str(site.folder / "none"))
         assert done.code == 1
         assert "no such folder" in done.err
+
+
+def next_steps(done: Done) -> list[str]:
+    return [line.removeprefix("next: ") for line in done.out.splitlines() if line[:5] == "next:"]
 
 
 def at_a_terminal(arguments: list[str], answers: dict[str, str]) -> str:
