@@ -6,9 +6,10 @@ are asked for when the first template is made, not at every start of the daemon.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from slurm_flex.cluster import Cluster, Pool
 from slurm_flex.cluster.settings import Settings
@@ -21,6 +22,10 @@ from slurm_flex.cluster.storage import (
 )
 from slurm_flex.errors import FlexError
 from slurm_flex.render.startup import startup_script
+from slurm_flex.text import one_line
+
+_DISABLED: Final = re.compile(r"[a-z]+\.googleapis\.com(?= has not been used)")
+_NOT_FOUND: Final = 404
 
 
 class StartupScripts:
@@ -36,9 +41,10 @@ class StartupScripts:
         self._lock = threading.Lock()
 
     def __call__(self, pool: Pool) -> str:
-        return startup_script(self._cluster, self._settings, pool, self._found_shares())
+        return startup_script(self._cluster, self._settings, pool, self.shares())
 
-    def _found_shares(self) -> Mapping[str, Share]:
+    def shares(self) -> Mapping[str, Share]:
+        """All storage that the cluster file names, by its name. Raises InputErrors."""
         with self._lock:
             if self._shares is None:
                 self._shares = self._look_up()
@@ -67,11 +73,29 @@ class StartupScripts:
         try:
             with AuthorizedSession(credentials) as session:  # type: ignore[no-untyped-call]
                 answer = session.get(url, timeout=timeout)
-            found = answer.json() if answer.ok else {}
+            found = answer.json() if answer.ok or answer.content else {}
         except (requests.RequestException, GoogleAuthError, ValueError) as error:
             raise FlexError(f"it couldn't be looked up: {error}", where=name) from error
         if not answer.ok or not isinstance(found, dict):
             said = f"HTTP {answer.status_code}" + (f" {answer.reason}" if answer.reason else "")
-            fix = "check its name, and that the controller may read it"
-            raise FlexError(f"it couldn't be looked up: {said}", where=name, fix=fix)
+            message = _message(found)
+            what = f"it couldn't be looked up: {said}" + (f", {message}" if message else "")
+            raise FlexError(what, where=name, fix=_fix(answer.status_code, message, name))
         return found
+
+
+def _message(answer: object) -> str:
+    """The text of Google's error, on one line; empty where it isn't one."""
+    error = answer.get("error") if isinstance(answer, Mapping) else None
+    text = error.get("message") if isinstance(error, Mapping) else None
+    return one_line(text) if isinstance(text, str) else ""
+
+
+def _fix(status: int, message: str, name: str) -> str:
+    project = name.split("/")[1] if name.startswith("projects/") else ""
+    disabled = _DISABLED.search(message)
+    if disabled:
+        return f"gcloud services enable {disabled[0]} --project={project}"
+    if status == _NOT_FOUND:
+        return f"gcloud filestore instances list --project={project}, or gcloud lustre instances"
+    return "let the controller's service account read it: roles/file.viewer, roles/lustre.viewer"

@@ -103,16 +103,18 @@ class Workshop:
         return Blueprint(pool, template, group_of(self._cluster, pool, template))
 
     def blueprints(self) -> Mapping[str, Blueprint]:
-        """One for each pool. Raises InputErrors with what is wrong with any of them."""
+        """One for each pool. Raises InputErrors with what is wrong with any of them, once each."""
         drawn: dict[str, Blueprint] = {}
-        errors: list[FlexError] = []
+        errors: dict[str, FlexError] = {}
         for pool in self._cluster.pools:
             try:
                 drawn[pool.id] = self.blueprint(pool)
+            except InputErrors as several:
+                errors |= {str(error): error for error in several.errors}
             except FlexError as error:
-                errors.append(error)
+                errors[str(error)] = error
         if errors:
-            raise InputErrors(errors)
+            raise InputErrors(list(errors.values()))
         return drawn
 
     def inventory(self) -> Inventory:

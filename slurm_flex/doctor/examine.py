@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from slurm_flex.cluster import Pool
 from slurm_flex.cluster.site import Site
+from slurm_flex.cluster.storage import Share
 from slurm_flex.compute import open_fleet
 from slurm_flex.compute.errors import ComputeError
 from slurm_flex.compute.gather import gather
-from slurm_flex.doctor import groups, host, iam, offers, slurm
+from slurm_flex.doctor import groups, host, iam, offers, slurm, storage
 from slurm_flex.doctor.check import Check, Status, guarded, skipped
 from slurm_flex.doctor.rest import Rest
 from slurm_flex.render.installed import installed
@@ -23,8 +24,16 @@ _WITHOUT: Final = "not looked at, since Compute Engine doesn't answer us"
 Look = Callable[[], Iterable[Check]]
 
 
+class Scripts(Protocol):
+    """What gives a pool's startup script, and the shares that it mounts."""
+
+    def __call__(self, pool: Pool) -> str: ...
+
+    def shares(self) -> Mapping[str, Share]: ...
+
+
 def examine(
-    site: Site, startup_script: Callable[[Pool], str], env: Mapping[str, str], now: datetime
+    site: Site, scripts: Scripts, env: Mapping[str, str], now: datetime
 ) -> tuple[Check, ...]:
     """All checks, in a fixed order. Changes nothing, and raises nothing but a defect of ours.
 
@@ -35,7 +44,7 @@ def examine(
     looks: dict[str, Look] = {}
     answers = all(check.status is Status.OK for check in first)
     if answers:
-        looks |= _cloud(site, startup_script, rest)
+        looks |= _cloud(site, scripts, rest)
     looks |= _here(site, env, now)
     found = gather(
         {name: partial(guarded, name, look) for name, look in looks.items()}, within=_AT_MOST
@@ -49,7 +58,7 @@ def examine(
         else:
             checks += result
     # Last, because it compares with the time that answers carried.
-    return (*checks, *host.clock(site, rest))
+    return (*storage.said_once(checks), *host.clock(site, rest))
 
 
 def is_fine(checks: Iterable[Check]) -> bool:
@@ -57,11 +66,11 @@ def is_fine(checks: Iterable[Check]) -> bool:
     return all(check.status is not Status.ERROR for check in checks)
 
 
-def _cloud(site: Site, startup_script: Callable[[Pool], str], rest: Rest) -> dict[str, Look]:
+def _cloud(site: Site, scripts: Scripts, rest: Rest) -> dict[str, Look]:
     cluster = site.cluster
 
     def compare() -> Iterable[Check]:
-        fleet = open_fleet(cluster, site.settings, startup_script)
+        fleet = open_fleet(cluster, site.settings, scripts)
         return groups.templates_and_groups(cluster, fleet.workshop)
 
     return {
@@ -73,6 +82,7 @@ def _cloud(site: Site, startup_script: Callable[[Pool], str], rest: Rest) -> dic
             for pool in cluster.pools
         },
         offers.QUOTA: lambda: offers.quota(rest, cluster),
+        storage.NAME: lambda: storage.storage(scripts.shares),
         groups.NAME: compare,
     }
 
@@ -81,7 +91,7 @@ def _here(site: Site, env: Mapping[str, str], now: datetime) -> dict[str, Look]:
     here = installed(site.settings, env)
     return {
         slurm.CONF: lambda: slurm.slurm_conf(site, here),
-        slurm.RUNNING: lambda: slurm.running_config(site, here.commands),
+        slurm.RUNNING: lambda: slurm.running_config(site, here),
         host.DAEMON: lambda: host.daemon(site, now),
         host.RESOLVER: lambda: host.resolver(site),
     }

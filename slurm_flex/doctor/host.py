@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from slurm_flex import status_file
 from slurm_flex.cluster.site import Site
@@ -61,9 +61,25 @@ def daemon(site: Site, now: datetime) -> Iterator[Check]:
         yield error(DAEMON, f"{text}; {'; '.join(errors)[:300]}".rstrip("; "), _JOURNAL)
     elif errors:
         yield warn(DAEMON, "; ".join(errors)[:300], _JOURNAL)
+    elif other := _differing_pools(site, status):
+        text = f"it goes by an older cluster file: other {', '.join(other)}"
+        yield warn(DAEMON, text, "systemctl reload slurm-flex")
     else:
         role = "" if told.get("acting", True) else ", standing by"
         yield ok(DAEMON, f"the last pass was {humanize(age)} ago{role}")
+
+
+def _differing_pools(site: Site, status: Mapping[str, Any]) -> list[str]:
+    """Pools that the daemon's last pass had otherwise than the cluster file has them now."""
+    told = {
+        one.get("pool"): (one.get("nodes"), one.get("static"), one.get("zone"))
+        for one in status.get("pools", ())
+    }
+    return [
+        pool.id
+        for pool in site.cluster.compute_pools
+        if told and told.get(pool.id) != (pool.max_node_count, pool.min_node_count, pool.zone)
+    ]
 
 
 def clock(site: Site, rest: Rest) -> Iterator[Check]:

@@ -25,6 +25,7 @@ ACT_AS: Final = "node service account"
 _ALL: Final = frozenset({"roles/owner", "roles/editor"})
 _MAKES_VMS: Final = frozenset({"roles/compute.instanceAdmin.v1", "roles/compute.admin"})
 _ACTS_AS: Final = frozenset({"roles/iam.serviceAccountUser", "roles/iam.serviceAccountAdmin"})
+_UNKNOWN: Final = "serviceAccount:THE_ACCOUNT_OF_THIS_HOST"
 _DEFAULT_ACCOUNT: Final = re.compile(r"(\d+)-compute@developer\.gserviceaccount\.com")
 
 NEEDED: Final = (
@@ -173,8 +174,8 @@ def own_permissions(rest: Rest, cluster: Cluster) -> Iterator[Check]:
     lacking = [name for name in NEEDED if name not in held]
     if lacking:
         fix = (
-            f"gcloud projects add-iam-policy-binding {cluster.project} --member=OURSELVES "
-            "--role=roles/compute.instanceAdmin.v1"
+            f"gcloud projects add-iam-policy-binding {cluster.project} "
+            f"--member={rest.account or _UNKNOWN} --role=roles/compute.instanceAdmin.v1"
         )
         yield error(OWN_PERMISSIONS, f"we may not: {', '.join(lacking)}", fix)
     else:
@@ -192,8 +193,8 @@ def acting_as(rest: Rest, cluster: Cluster) -> Iterator[Check]:
         yield ok(ACT_AS, f"we may act as {account}")
     else:
         fix = (
-            f"gcloud iam service-accounts add-iam-policy-binding {account} --member=OURSELVES "
-            "--role=roles/iam.serviceAccountUser"
+            f"gcloud iam service-accounts add-iam-policy-binding {account} "
+            f"--member={rest.account or _UNKNOWN} --role=roles/iam.serviceAccountUser"
         )
         yield error(ACT_AS, f"we may not act as {account}, so that no template can name it", fix)
 

@@ -56,6 +56,17 @@ class Rest:
         """How far our clock is ahead of Google's, to about a second; None before any answer."""
         return self._skew
 
+    @property
+    def account(self) -> str:
+        """Who asks, as an IAM member such as ``serviceAccount:x@y``; known once something was
+        asked. Empty where nobody signed in, or the credentials don't say."""
+        credentials = getattr(self._session, "credentials", None)
+        service = str(getattr(credentials, "service_account_email", "") or "")
+        user = str(getattr(credentials, "account", "") or "")
+        if "@" in service:
+            return f"serviceAccount:{service}"
+        return f"user:{user}" if "@" in user else ""
+
     def get(self, api: str, path: str, *, where: str) -> Json:
         """GET the JSON of a resource, such as ("compute", "projects/p")."""
         return self._call(self._ask, _Question("GET", self._url(api, path), None), where=where)

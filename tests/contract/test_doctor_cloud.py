@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from slurm_flex.cluster.site import Site
-from slurm_flex.doctor import groups, host, iam, offers
+from slurm_flex.doctor import groups, host, iam, offers, storage
 from slurm_flex.doctor.check import Check, Status, guarded
 from slurm_flex.doctor.rest import Rest
+from slurm_flex.startup_scripts import StartupScripts
 from tests.contract.site import PROJECT, Cloud, cloud, cluster_of, cpu_pool, pool
 
 EDITOR = "roles/editor"
@@ -35,6 +36,7 @@ def site(shared: Cloud) -> Iterator[Cloud]:
         policy_readable=True,
         denied_permissions="",
         disabled_apis="",
+        filestores={"*": {"address": "10.0.0.2", "share": "nfsshare"}},
         quotas={},
         projects="*",
     )
@@ -191,6 +193,54 @@ def test_groups_are_as_they_should_be_or_apply_mends_them() -> None:
     assert {check.fix for check in before} == {"slurm-flex apply"}
     assert [check.name for check in before] == ["group c1-login", "group c1-gx"]
     assert after.status is Status.OK
+
+
+def storage_of(site: Cloud) -> list[Check]:
+    scripts = StartupScripts(site.cluster, site.settings)
+    return list(guarded(storage.NAME, lambda: storage.storage(scripts.shares)))
+
+
+def test_storage_is_told_with_its_address(site: Cloud) -> None:
+    found = one(storage_of(site))
+
+    assert (found.status, found.text) == (Status.OK, "h is 10.0.0.2:/nfsshare")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words", "fix"),
+    [
+        ({"filestores": {}}, "HTTP 404", "gcloud filestore instances list --project=p1"),
+        (
+            {"filestores": {"*": {"state": "CREATING", "address": "", "share": ""}}},
+            "no share yet (state CREATING)",
+            "wait until it is READY",
+        ),
+        (
+            {"disabled_apis": "file.*"},
+            "file.googleapis.com has not been used",
+            "gcloud services enable file.googleapis.com --project=p1",
+        ),
+    ],
+)
+def test_storage_that_cant_be_found_is_an_error(
+    site: Cloud, knobs: dict[str, object], words: str, fix: str
+) -> None:
+    site.emulator.knobs.set(**knobs)
+
+    found = one(storage_of(site))
+
+    assert found.status is Status.ERROR
+    assert words in found.text
+    assert found.text.startswith("projects/p1/locations/us-central1-a/instances/h: ")
+    assert fix in found.fix
+
+
+def test_what_the_templates_lack_for_it_is_said_once() -> None:
+    missing = Check(storage.NAME, Status.ERROR, "h: gone")
+    same = Check(groups.NAME, Status.ERROR, "h: gone")
+    other = Check(groups.NAME, Status.ERROR, "not ours")
+
+    assert list(storage.said_once([missing, same, other])) == [missing, other]
 
 
 def test_the_clock_is_held_against_googles(site: Cloud) -> None:

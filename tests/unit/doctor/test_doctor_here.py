@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,16 +15,17 @@ from typing import Any
 import pytest
 
 from slurm_flex import status_file
-from slurm_flex.cluster import load_cluster
+from slurm_flex.cluster import Pool, load_cluster
 from slurm_flex.cluster.settings import parse_settings
 from slurm_flex.cluster.site import Site
+from slurm_flex.cluster.storage import Share
 from slurm_flex.compute.errors import PermissionDenied, Unreachable
 from slurm_flex.compute.provision import ProvisionPlan, Step, StepKind
 from slurm_flex.doctor import groups, host, is_fine
 from slurm_flex.doctor import slurm as slurm_side
 from slurm_flex.doctor.check import Check, Status, error, guarded, ok, skipped, warn
 from slurm_flex.doctor.examine import examine
-from slurm_flex.doctor.slurm import Account, obstacle
+from slurm_flex.doctor.hooks import Account, missing_interpreter, obstacle
 from slurm_flex.errors import FlexError, InputErrors
 from slurm_flex.model import CloudError
 from slurm_flex.render.full import render_full
@@ -42,6 +43,9 @@ elif sys.argv[1:] == ["show", "config"]:
         print(open({config!r}).read())
     else:
         sys.exit("slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)")
+elif sys.argv[1:3] == ["show", "node"]:
+    for name in {nodes!r}:
+        print(f"NodeName={{name}} State=IDLE+CLOUD+POWERED_DOWN ThreadsPerCore=2 BootTime=None")
 elif sys.argv[1:3] == ["show", "hostnames"]:
     print("x")
 """
@@ -56,7 +60,8 @@ class Controller:
         bin_dir = folder / "bin"
         bin_dir.mkdir()
         scontrol = bin_dir / "scontrol"
-        scontrol.write_text(SCONTROL.format(python=sys.executable, config=str(self.config_file)))
+        self.scontrol = scontrol
+        self.knows("demo-a3u-0", "demo-a3u-1")
         scontrol.chmod(0o755)
         install = folder / "opt"
         (install / "scripts").mkdir(parents=True)
@@ -81,13 +86,19 @@ class Controller:
         )
         cluster = replace(CLUSTER, pools=pools)
         self.site = Site(cluster, settings, folder / "cluster_config.json", None)
+        (folder / "slurm-flex.toml").write_text(
+            f'run_dir = "{settings.run_dir}"\nstate_dir = "{settings.state_dir}"\n'
+        )
         for name, text in render_full(cluster, settings, RELEASE, "localhost").items():
             (folder / name).write_text(text)
         self.here = installed(settings, {"PATH": "/usr/bin:/bin"})
         self.commands = self.here.commands
         resume, suspend = map(str, self.hooks)
         self.values: dict[str, str] = {
+            "Epilog[0]": str(install / "scripts/epilog.py"),
             "GresTypes": "gpu",
+            "HealthCheckProgram": str(install / "scripts/health.py"),
+            "Prolog[0]": str(install / "scripts/prolog.py"),
             "PrologFlags": "Alloc,Contain",
             "ResumeFailProgram": suspend,
             "ResumeProgram": resume,
@@ -105,13 +116,18 @@ class Controller:
             "SLURM_VERSION": RELEASE,
         }
 
+    def knows(self, *nodes: str) -> None:
+        """Let slurmctld know exactly these nodes."""
+        text = SCONTROL.format(python=sys.executable, config=str(self.config_file), nodes=nodes)
+        self.scontrol.write_text(text)
+
     def running(self, **changes: str) -> list[Check]:
         """What the doctor says with these values in force."""
         lines = [f"{key:24} = {value}" for key, value in {**self.values, **changes}.items()]
         text = "\n".join(["Configuration data as of 2026-12-01T12:00:00", *sorted(lines)])
         self.config_file.write_text(text)
         return list(
-            guarded(slurm_side.RUNNING, lambda: slurm_side.running_config(self.site, self.commands))
+            guarded(slurm_side.RUNNING, lambda: slurm_side.running_config(self.site, self.here))
         )
 
 
@@ -188,7 +204,7 @@ def test_a_slurmctld_that_doesnt_answer_is_an_error_with_what_to_do(
 ) -> None:
     (found,) = guarded(
         slurm_side.RUNNING,
-        lambda: slurm_side.running_config(controller.site, controller.commands),
+        lambda: slurm_side.running_config(controller.site, controller.here),
     )
 
     assert found.status is Status.ERROR
@@ -221,6 +237,74 @@ def test_a_hook_that_slurmuser_cant_execute_is_an_error(controller: Controller) 
     assert "No such file" in wrong(controller.running())[0].text
 
 
+def test_a_hook_whose_interpreter_is_missing_is_an_error(controller: Controller) -> None:
+    controller.hooks[0].write_text("#!/usr/bin/python9 -IS\n")
+
+    (found,) = wrong(controller.running())
+
+    assert found.status is Status.ERROR
+    assert "is run by /usr/bin/python9, which isn't there" in found.text
+    assert missing_interpreter(controller.hooks[1]) == ""
+
+
+def test_hooks_that_would_read_other_settings_are_an_error(controller: Controller) -> None:
+    """slurmctld gives them SLURM_CONF alone: a file elsewhere is found by commands only."""
+    (controller.folder / "slurm-flex.toml").unlink()
+
+    found = wrong(controller.running())
+
+    assert {check.status for check in found} == {Status.ERROR}
+    assert any(f"not {controller.site.settings.run_dir}" in check.text for check in found)
+    assert f"beside {controller.folder}/slurm.conf" in found[0].fix
+
+
+def test_a_spool_that_slurmuser_cant_write_is_an_error(controller: Controller) -> None:
+    spool = Path(controller.site.settings.run_dir) / "spool"
+    spool.mkdir(parents=True, mode=0o755)
+    assert wrong(controller.running()) == []
+
+    (found,) = wrong(controller.running(SlurmUser="somebody(4711)"))[-1:]
+
+    assert f"may not write into {spool}" in found.text
+    assert "User=" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("release", "fix"),
+    [
+        ("24.11.5", "slurm-flex render, then scontrol reconfigure"),
+        ("22.05.8", "slurm-flex render, then systemctl restart slurmctld (not reconfigure"),
+    ],
+)
+def test_nodes_that_slurmctld_hasnt_taken_in_are_named(
+    controller: Controller, release: str, fix: str
+) -> None:
+    controller.knows("demo-a3u-0", "other")
+    shown = {"SLURM_VERSION": release, "PrivateData": "cloud"}
+    if release < "23.11":
+        shown["SlurmctldParameters"] = "idle_on_node_suspend,enable_configless,cloud_reg_addrs"
+
+    (found,) = wrong(controller.running(**shown))
+
+    assert found.text == "slurmctld doesn't know demo-a3u-1 of the cluster file"
+    assert found.fix.startswith(fix)
+
+
+def test_a_slurmctld_that_checks_no_nodes_is_a_warning(controller: Controller) -> None:
+    (found,) = wrong(controller.running(**{"Prolog[0]": "/opt/site/prolog"}))
+
+    assert found.status is Status.WARN
+    assert "Prolog is /opt/site/prolog, not" in found.text
+
+
+def test_without_a_slurm_conf_slurmctld_isnt_asked(controller: Controller) -> None:
+    (controller.folder / "slurm.conf").unlink()
+
+    (found,) = controller.running()
+
+    assert found.status is Status.SKIPPED
+
+
 SOMEBODY = Account("somebody", 4711, frozenset({4712}))
 
 
@@ -250,9 +334,13 @@ def test_a_folder_that_cant_be_entered_is_named(tmp_path: Path) -> None:
     assert obstacle(Path("hook"), SOMEBODY) == "is no absolute path"
 
 
-def daemon_check(site: Site, **told: Any) -> Check:
+def daemon_check(site: Site, *, pools: Sequence[dict[str, Any]] = (), **told: Any) -> Check:
     run_dir = Path(site.settings.run_dir)
-    status = {"format": status_file.FORMAT, "daemon": {"heartbeat": None, "errors": [], **told}}
+    status = {
+        "format": status_file.FORMAT,
+        "daemon": {"heartbeat": None, "errors": [], **told},
+        "pools": list(pools),
+    }
     status_file.write(run_dir, status)
     (found,) = host.daemon(site, NOW)
     return found
@@ -271,6 +359,20 @@ def test_a_daemon_is_alive_by_its_last_good_pass(controller: Controller) -> None
     noisy = daemon_check(controller.site, heartbeat=fresh, errors=["pool gx: forbidden"])
     assert (noisy.status, noisy.text) == (Status.WARN, "pool gx: forbidden")
     assert "standing by" in daemon_check(controller.site, heartbeat=fresh, acting=False).text
+
+
+def test_a_daemon_that_has_an_older_cluster_file_is_told_to_reload(
+    controller: Controller,
+) -> None:
+    fresh = NOW.isoformat()
+    pools = [{"pool": "a3u", "nodes": 2, "static": 0, "zone": "us-central1-b"}]
+    assert daemon_check(controller.site, pools=pools, heartbeat=fresh).status is Status.OK
+    pools[0]["nodes"] = 4
+
+    found = daemon_check(controller.site, pools=pools, heartbeat=fresh)
+
+    assert (found.status, found.fix) == (Status.WARN, "systemctl reload slurm-flex")
+    assert "a3u" in found.text
 
 
 def test_a_name_is_looked_up_quickly_found_or_not(controller: Controller) -> None:
@@ -354,10 +456,20 @@ def test_a_template_that_vms_may_still_use_is_no_fault() -> None:
     assert "1 old templates go with the next" in found.text
 
 
+class NoScripts:
+    """Startup scripts of a site that mounts nothing."""
+
+    def __call__(self, pool: Pool) -> str:
+        return ""
+
+    def shares(self) -> dict[str, Share]:
+        return {}
+
+
 def test_without_a_cloud_the_rest_is_looked_at_all_the_same(controller: Controller) -> None:
     controller.running()
 
-    found = examine(controller.site, lambda _: "", {"PATH": "/usr/bin:/bin"}, NOW)
+    found = examine(controller.site, NoScripts(), {"PATH": "/usr/bin:/bin"}, NOW)
 
     by_name = {check.name: check for check in found}
     assert by_name["Compute Engine"].status is Status.SKIPPED
