@@ -194,8 +194,11 @@ def test_a_job_that_runs_isnt_said_to_wait() -> None:
 
 
 def test_all_components_of_a_heterogeneous_job_are_told() -> None:
-    """Its user looks at the leader, whose own node may be up while the others queue."""
+    """Its user looks at the leader, whose own (static) node is up while the others queue."""
+    from tests.builders import pool
+
     snapshot = world(
+        pool("gx", static=1),
         node("c1-gx-0", "alloc"),
         instance("c1-gx-0"),
         node("c1-gx-[1-2]", "alloc#"),
