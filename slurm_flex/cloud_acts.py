@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,6 +31,7 @@ from slurm_flex.cluster import Pool
 from slurm_flex.compute.errors import BadConfiguration, ComputeError, RateLimited, Unreachable
 from slurm_flex.compute.fleet import Fleet, Operation, Outcome, Verdict
 from slurm_flex.compute.gather import gather
+from slurm_flex.consoles import save_console
 from slurm_flex.errors import FlexError
 from slurm_flex.memory import MemoryFileError, Pending, Store
 from slurm_flex.model import CloudError, Group, Snapshot
@@ -43,8 +43,6 @@ T = TypeVar("T")
 
 LAUNCHES: Final = (MakeRequest, CreateInstances, CreateGroup)
 """Actions whose failure the next plan judges: it gives the nodes back, and backs off."""
-CONSOLES: Final = "consoles"
-CONSOLES_KEPT: Final = 200
 _MAY_HAVE_WORKED: Final = frozenset(
     ("unreachable", "timeout", "unreadable", "backendError", "internalError", "rateLimitExceeded")
 )
@@ -153,7 +151,7 @@ class _Sender:
         found = self._each({node: partial(self.fleet.console, pool, node) for node in nodes})
         for node, text in found.items():
             if isinstance(text, str):
-                _save_console(self.state_dir, node, self.snapshot.now, text)
+                save_console(self.state_dir, node, self.snapshot.now, text)
         _values(found)
 
     def _each(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T | ComputeError]:
@@ -280,25 +278,6 @@ def _groups_under_way(store: Store) -> frozenset[str]:
         operations = [one.operation for one in store.pending()]
         return frozenset(one.pool for one in operations if one.kind == CreateGroup.KIND)
     return frozenset()
-
-
-# --- consoles
-
-
-def _save_console(state_dir: Path, node: str, now: datetime, text: str) -> None:
-    """Keep what a VM said before it is deleted: state_dir/consoles/NODE-TIME.log, 0600.
-
-    A disk that is full must not keep the VM alive: what can't be saved is let go.
-    """
-    folder = state_dir / CONSOLES
-    with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = folder / f"{node}-{now:%Y%m%dT%H%M%SZ}.log"
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as out:
-            out.write(text)
-        for old in sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)[:-CONSOLES_KEPT]:
-            old.unlink()
 
 
 def _words(error: CloudError) -> str:

@@ -42,6 +42,7 @@ def digest(
         "time": format_time(snapshot.now),
         "cluster": snapshot.cluster.id,
         "daemon": _daemon(health, snapshot),
+        "end_margin": snapshot.settings.end_margin.total_seconds(),
         "pools": [_pool(pool_id, world, snapshot, memory) for pool_id in _pool_ids(snapshot)],
         "nodes": [_node(member, world, memory) for member in _members(world)],
         "requests": [

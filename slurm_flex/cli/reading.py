@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,9 +24,11 @@ from slurm_flex.cli.output import (
     utc_now,
     warn,
 )
+from slurm_flex.consoles import last_console
 from slurm_flex.durations import humanize, parse_duration
 from slurm_flex.errors import FlexError
 from slurm_flex.hook_site import HookSite
+from slurm_flex.text import one_line
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _FOLLOW_SECONDS = 2.0
@@ -224,6 +227,12 @@ def _why_node(node: dict[str, Any], found: dict[str, Any], now: datetime) -> Non
             "kind": "static: kept up" if node["static"] else "dynamic: up while jobs need it",
         }
     )
+    console = last_console(Path(HookSite(os.environ).state_dir), node["node"])
+    if console is not None:
+        file, lines = console
+        typer.echo(f"\nlast words of a VM that was replaced ({file}):")
+        for line in lines:
+            typer.echo(f"  {one_line(line, 300)}")
 
 
 def _why_job(job: dict[str, Any], found: dict[str, Any], now: datetime) -> None:

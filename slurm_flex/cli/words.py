@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from slurm_flex.cli.advice import time_limit_advice
 from slurm_flex.cli.output import at, said, since, until
 
 Facts = Mapping[str, Any]
@@ -127,6 +128,7 @@ def job_story(job: Facts, status: Facts, now: datetime) -> Iterator[str]:
 def _pending(job: Facts, status: Facts, now: datetime) -> Iterator[str]:
     reason = job["reason"] or "None"
     yield f"Slurm says: {reason}" + (f" ({meaning})" if (meaning := _meaning(reason)) else "")
+    yield from time_limit_advice(job, status, now)
     starts = until(job["starts"], now)
     if reason == "BeginTime" and starts:
         yield f"may start in {starts}"
