@@ -16,6 +16,7 @@ from slurm_flex.compute.compare import Difference, missing_parts
 from slurm_flex.compute.groups import PATCHED, GroupSpec, differences
 from slurm_flex.compute.inventory import FoundGroup, Inventory
 from slurm_flex.compute.templates import TemplateSpec
+from slurm_flex.hostlist import fold
 
 
 class StepKind(str, Enum):
@@ -118,8 +119,7 @@ def plan_destroy(there: Inventory) -> ProvisionPlan:
             for name in group.waiting
         )
     for group in own:
-        count = len(group.members)
-        why = f"with {count} instance{'s' if count != 1 else ''}"
+        why = f"with {fold(group.members)}" if group.members else "empty"
         steps.append(Step(StepKind.DELETE_GROUP, group.name, zone=group.zone, why=why))
     steps += (
         Step(StepKind.DELETE_INSTANCE, item.name, zone=item.zone, why="in no group, but ours")
@@ -143,9 +143,10 @@ def _pool_steps(cluster: Cluster, blueprint: Blueprint, there: Inventory) -> Ite
         yield f"the group {group.name} in {group.zone} is not ours; delete or rename it"
         return
     if known is None:
+        why = f"{pool.machine_type}, {pool.provisioning_model.value}"
         yield Step(
             StepKind.CREATE_TEMPLATE, template.name, pool=pool.id, body=template.body,
-            why=f"{pool.machine_type}, {pool.provisioning_model.value}",
+            why=_other_than_before(template, found, there) or why,
         )  # fmt: skip
     else:
         yield from _altered(template, known.properties)
@@ -157,6 +158,18 @@ def _pool_steps(cluster: Cluster, blueprint: Blueprint, there: Inventory) -> Ite
         yield from _changes(pool, group, found)
     if pool.is_login:
         yield from _login_steps(cluster, pool, found)
+
+
+def _other_than_before(template: TemplateSpec, group: FoundGroup | None, there: Inventory) -> str:
+    """What the new template has other than the one that the group uses; empty without one."""
+    used = [there.template(name) for name in sorted(group.templates)] if group else []
+    before = next((item for item in used if item is not None and item.is_own), None)
+    if before is None:
+        return ""
+    parts = [*missing_parts(template.properties, before.properties)]
+    plain = [str(part) for part in parts if not part.path.startswith("metadata")]
+    plain += ["another startup script"] if len(plain) < len(parts) else []
+    return "; ".join(plain) or f"less than {before.name} has"
 
 
 def _altered(template: TemplateSpec, found: Mapping[str, Any]) -> Iterator[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from slurm_flex.cluster.model import Cluster
+from slurm_flex.cluster.machines import find_machine
+from slurm_flex.cluster.model import Cluster, Pool
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.cluster.slurm_keys import Release, parse_release
 from slurm_flex.errors import FlexError
@@ -26,6 +27,7 @@ _ABOUT: Final[Mapping[str, str]] = {
     "SchedulerParameters": "A job whose node failed its check waits for another one.",
     "PrologFlags": "Nodes are checked before a job begins.",
     "CommunicationParameters": "A new VM of the same name has another address.",
+    "DefMemPerGPU": "A job that says nothing of memory gets its GPUs' part of the node's (MB).",
     "TreeWidth": "slurmctld talks to each node itself.",
     "PrivateData": "Before 23.02, nodes that are off are shown to nobody without it.",
 }
@@ -43,6 +45,7 @@ def render_full(
     files = render_slurm_conf(cluster, settings, release, leaving)
     ours = {line.key.lower(): line.value for line in parse_conf(files[MAIN_FILE])}
     values = _base(cluster, settings, known, host)
+    values |= _memory_of_a_gpu(cluster, settings, ours)
     # A key stands in one file only; what the cluster file sets is kept and completed there.
     needed = meeting(requirements(cluster, settings, known), {**values, **_spelt(ours, values)})
     lines = [f"# Written once by slurm-flex render --full, for Slurm {known}; yours from here on."]
@@ -55,6 +58,30 @@ def render_full(
     files["slurm.conf"] = "\n".join([*lines, "", f"Include {MAIN_FILE}"]) + "\n"
     files["cgroup.conf"] = "ConstrainDevices=yes\nConstrainRAMSpace=yes\nConstrainCores=yes\n"
     return files
+
+
+def _memory_of_a_gpu(
+    cluster: Cluster, settings: Settings, ours: Mapping[str, str]
+) -> dict[str, str]:
+    """Memory is handed out like CPUs (CR_Core_Memory), and a job that names none would get all of
+    the node: two jobs of four GPUs each would take two VMs."""
+    said = [*ours, *(key for part in cluster.partitions for key in part.config)]
+    if settings.gpu_files == "none" or any(key.lower().startswith("defmemper") for key in said):
+        return {}
+    parts = [
+        _memory_of_a_node(settings, pool) // pool.accelerator_count
+        for pool in cluster.compute_pools
+        if pool.accelerator_count
+    ]
+    return {"DefMemPerGPU": str(min(parts))} if parts and min(parts) else {}
+
+
+def _memory_of_a_node(settings: Settings, pool: Pool) -> int:
+    """In MB; 0 where nobody knows it."""
+    given = {key.lower(): value for key, value in settings.node_overrides.get(pool.id, {}).items()}
+    machine = find_machine(pool.machine_type)
+    own = given.get("realmemory", "")
+    return int(own) if own.isdigit() else machine.real_memory_mb if machine else 0
 
 
 def _spelt(ours: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:

@@ -31,6 +31,9 @@ def installed_release(scontrol: Sequence[str] = ("scontrol",), root: Path = Path
     """
     with _laid_out({"slurm.conf": _SMALLEST}, root) as folder:
         answer = _run([*scontrol, "-V"], {"SLURM_CONF": f"{folder}/slurm.conf"})
+    if not answer.stdout.strip():
+        said = answer.stderr.strip().splitlines()
+        raise FlexError(f"{scontrol[-1]} -V doesn't say its release: {said[-1] if said else ''}")
     return parse_release(answer.stdout)
 
 

@@ -94,7 +94,8 @@ def _program_lines(
 ) -> Iterator[str]:
     checked = settings.health_checks and not pool.is_login
     yield from _function("payload", health_archive() if checked else "")
-    yield from _function("node_json", json.dumps(node_facts(settings, pool, mounts), indent=1))
+    facts = node_facts(settings, pool, mounts, whole=has_whole_node_jobs(cluster, pool))
+    yield from _function("node_json", json.dumps(facts, indent=1))
     yield from _site_programs(cluster, settings, pool, checked=checked)
     yield from _function("pool_script", pool.startup_script)
 
@@ -119,8 +120,23 @@ def _here(command: str, text: str) -> Iterator[str]:
     yield delimiter
 
 
-def node_facts(settings: Settings, pool: Pool, mounts: Iterable[Mount] = ()) -> dict[str, object]:
-    """/etc/slurm-flex/node.json: what the health checks on a node go by."""
+def has_whole_node_jobs(cluster: Cluster, pool: Pool) -> bool:
+    """Every job of the pool has its nodes for itself: OverSubscribe=EXCLUSIVE everywhere."""
+    configs = [
+        {key.lower(): value for key, value in part.config.items()}
+        for part in cluster.partitions_of(pool)
+    ]
+    shares = [one.get("oversubscribe", one.get("shared", "NO")).upper() for one in configs]
+    return bool(shares) and all(value == "EXCLUSIVE" for value in shares)
+
+
+def node_facts(
+    settings: Settings, pool: Pool, mounts: Iterable[Mount] = (), *, whole: bool = False
+) -> dict[str, object]:
+    """/etc/slurm-flex/node.json: what the health checks on a node go by.
+
+    whole: every job there has the node for itself.
+    """
     facts: dict[str, object] = {
         "machine_type": pool.machine_type,
         "mounts": [mount.target for mount in mounts],
@@ -128,6 +144,8 @@ def node_facts(settings: Settings, pool: Pool, mounts: Iterable[Mount] = ()) -> 
     }
     if pool.accelerator_count:
         facts["gpus"] = pool.accelerator_count
+    if whole:
+        facts["whole_node_jobs"] = True
     return facts
 
 

@@ -275,6 +275,17 @@ class TestGres:
         text = render_slurm_conf(cluster(), Settings(gpu_files=files), "24.11")["gres.conf"]
         assert text.splitlines()[-1] == f"NodeName=demo-a3u-[0-1] {line}"
 
+    def test_a_job_gets_its_gpus_part_of_the_memory_unless_the_site_says_otherwise(self) -> None:
+        def default(settings: Settings, given: Cluster) -> str:
+            text = render_full(given, settings, "24.11", "localhost")["slurm.conf"]
+            return next((x for x in text.splitlines() if x.startswith("DefMemPer")), "")
+
+        assert default(Settings(), cluster()) == f"DefMemPerGPU={2927872 // 8}"
+        less = Settings(node_overrides={"a3u": {"RealMemory": "800000"}})
+        assert default(less, cluster()) == "DefMemPerGPU=100000"
+        own = cluster(slurm={"config": {"DefMemPerCPU": "4000"}})
+        assert default(Settings(), own) == ""
+
     def test_a_slurm_that_is_told_of_no_gpus_has_neither_gres_nor_gres_conf(self) -> None:
         files = render_full(cluster(), Settings(gpu_files="none"), "24.11", "localhost")
         assert "gres.conf" not in files

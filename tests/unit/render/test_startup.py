@@ -29,6 +29,7 @@ from slurm_flex.health.node import NODE_FIELDS
 from slurm_flex.render.power import program_settings
 from slurm_flex.render.startup import (
     SOURCE,
+    has_whole_node_jobs,
     health_archive,
     node_facts,
     startup_script,
@@ -126,6 +127,28 @@ def test_the_facts_of_a_node_are_those_that_the_checks_know() -> None:
         "gpus": 8,
     }
     assert set(facts) <= set(NODE_FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("configs", "whole"),
+    [
+        ([{"OverSubscribe": "EXCLUSIVE"}], True),
+        ([{"oversubscribe": "exclusive"}, {"Shared": "EXCLUSIVE"}], True),
+        ([{"OverSubscribe": "EXCLUSIVE"}, {}], False),
+        ([{"OverSubscribe": "FORCE:2"}], False),
+        ([{}], False),
+    ],
+)
+def test_checks_that_use_the_gpus_may_run_where_every_job_has_the_node(
+    configs: list[dict[str, str]], whole: bool
+) -> None:
+    data = json.loads(EXAMPLE.read_text())
+    data["orchestrator_spec"]["slurm_spec"]["partitions"] = [
+        {"id": f"p{at}", "node_pool_ids": ["a3u"], "config": config}
+        for at, config in enumerate(configs)
+    ]
+    given = parse_cluster(data)
+    assert has_whole_node_jobs(given, given.compute_pools[0]) is whole
 
 
 def test_where_slurm_knows_of_no_gpus_none_is_waited_for() -> None:
