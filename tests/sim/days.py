@@ -43,7 +43,7 @@ def a_random_site(seed: int, faults: Faults | None = None) -> Simulation:
     partitions = {"gx": ",".join(one.id for one in pools)}
     sim = Simulation(
         tuple(pools),
-        settings={"health_partial_node": "replace"},
+        settings={"health_partial_node": "replace", "max_health_restarts": 1000},
         partitions=partitions,
         bounds=LOOSE,
         faults=faults or Faults(seed=seed),

@@ -246,3 +246,17 @@ def test_a_job_has_one_last_word_though_two_things_cut_it() -> None:
     )
     acts = passes(before, cut).last
     assert len(acts.kind("job_comment")) <= 1, f"\n{acts}"
+
+
+def test_a_job_that_this_pass_cuts_isnt_asked_for_in_it() -> None:
+    """One of its nodes goes down, so it is requeued: its other nodes are nobody's by then."""
+    snapshot = world(
+        node("c1-gx-0", "alloc#"),
+        node("c1-gx-3", "alloc#"),
+        node("c1-gx-5", "alloc~"),
+        instance("c1-gx-3", created="-20m"),
+        job(110, nodes="c1-gx-0,c1-gx-3,c1-gx-5", starts="-10s"),
+    )
+    acts = decide(snapshot)
+    if "c1-gx-3" in acts.nodes("node_down") | acts.nodes("node_power_down"):
+        assert not acts.of(MakeRequest), f"\n{acts}"
