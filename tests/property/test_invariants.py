@@ -59,6 +59,10 @@ def test_a_pass_never_raises_and_never_contradicts_itself(snapshot: Snapshot) ->
         assert not held & {one.job for one in acts.of(act.JobStart)}
         names = [(one.pool, one.name) for one in acts.of(act.MakeRequest)]
         assert len(set(names)) == len(names)
+        gone = acts.nodes("node_down")
+        cut = {one.group for one in snapshot.slurm.jobs if one.holds_nodes and gone & {*one.nodes}}
+        for one in acts.of(act.MakeRequest):
+            assert one.job not in cut, f"asked for though cut:\n{acts}\n{brief(snapshot)}"
 
 
 @given(worlds())
