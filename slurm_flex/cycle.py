@@ -218,7 +218,8 @@ class Cycle:
         ]
         for call in calls:
             _log.info("slurmctld called", program=call.program, nodes=call.nodes, note=call.note)
-            unknown = unknown_nodes(call, snapshot.cluster)
+            retired = {n.name for n in snapshot.slurm.nodes if n.is_retired}
+            unknown = [n for n in unknown_nodes(call, snapshot.cluster) if n not in retired]
             if unknown:
                 names = ", ".join(sorted(unknown, key=natural_order)[:20])
                 text = f"{call.program} named nodes that the cluster file doesn't have: {names}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
 from slurm_flex.memory import Entry
 from slurm_flex.model import CloudError, Job, Memory, Request, Snapshot
@@ -137,6 +138,29 @@ def _members(world: World) -> Iterator[Member]:
                 request=None,
                 jobs=tuple(job for job in world.jobs if job.holds_nodes and name in job.nodes),
                 phase=Phase.UNKNOWN,
+                stranger=False,
+            )
+        yield from _left_the_file(world, pool)
+
+
+def _left_the_file(world: World, pool: Pool) -> Iterator[Member]:
+    """Nodes that the file has no more and that still have a VM: billed, so they are shown."""
+    group = world.groups.get(pool.id)
+    for instance in group.instances if group is not None else ():
+        name = instance.name
+        if name not in world.nodes or world.cluster.locate(name) is not None:
+            continue
+        if instance.is_real and instance.is_labelled(world.cluster.id):
+            yield Member(
+                name=name,
+                pool=pool,
+                index=-1,
+                static=False,
+                node=world.nodes[name],
+                instance=instance,
+                request=None,
+                jobs=tuple(job for job in world.jobs if job.holds_nodes and name in job.nodes),
+                phase=Phase.LEAVING,
                 stranger=False,
             )
 

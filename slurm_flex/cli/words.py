@@ -13,6 +13,7 @@ from typing import Any
 from slurm_flex.cli.advice import time_limit_advice
 from slurm_flex.cli.output import at, said, since, until
 
+RETIRED_REASON = "slurm-flex: no longer in the cluster file"
 Facts = Mapping[str, Any]
 
 
@@ -41,6 +42,8 @@ def node_story(node: Facts, status: Facts, now: datetime) -> str:
         return f"up, ends in {left}" if left else "up"
     if phase == "ending":
         return f"its VM is {node['vm'] or 'gone'}; the node is taken down"
+    if phase == "leaving" and (node["reason"] or "").startswith(RETIRED_REASON):
+        return "no longer in the cluster file: drained, and goes when its jobs have ended"
     if phase == "leaving":
         vm = "its VM is being deleted" if node["vm"] else "no VM any more"
         return f"leaving ({vm}), usable again after SuspendTimeout"

@@ -221,9 +221,10 @@ class Node:
         return self.is_drained and (self.reason or "").startswith(RELEASE_REASON)
 
     @property
+    def is_retired(self) -> bool:
+        """It left the cluster file and goes when it is idle; the drain's reason stays behind."""
+        return (self.reason or "").startswith(RETIRED_REASON)
+
+    @property
     def has_health_drain(self) -> bool:
-        return (
-            self.has_own_drain
-            and not self.has_release_drain
-            and not (self.reason or "").startswith(RETIRED_REASON)
-        )
+        return self.has_own_drain and not self.has_release_drain and not self.is_retired

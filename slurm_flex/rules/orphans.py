@@ -67,12 +67,22 @@ def _instances(world: World, pool_id: str) -> Iterator[Action]:
                     text=one_line(f"{instance.name} bears our label, and no name that we give"),
                     why="only CLUSTER-POOL-INDEX is ours",
                 )
-        elif not instance.is_dying and _is_old_enough(world, pool_id, instance):
+        elif (
+            not _is_registered(world, instance)
+            and not instance.is_dying
+            and _is_old_enough(world, pool_id, instance)
+        ):
             orphans.append(instance.name)
     if orphans:
         yield DeleteInstances(pool=pool_id, nodes=tuple(orphans), why="no node belongs to them")
         yield Event(event="VM_DELETION", nodes=tuple(orphans), text="orphans", why="no node")
     yield from _retired(world, pool_id, retired)
+
+
+def _is_registered(world: World, instance: Instance) -> bool:
+    """Slurm runs on this very VM, wherever it is listed."""
+    node = world.nodes.get(instance.name)
+    return node is not None and node.instance_id is not None and node.instance_id == instance.id
 
 
 def _is_a_name_of_ours(world: World, pool_id: str, name: str) -> bool:

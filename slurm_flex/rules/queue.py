@@ -126,10 +126,22 @@ def cancel(world: World, pool: Pool, request: Request, why: str) -> Iterator[Act
 
 
 def _rival(world: World, request: Request) -> Request | None:
-    """An older live request for one of its nodes: the same node never has two."""
-    members = _members(world, request)
-    older = [m.request for m in members if m.request is not None and m.request != request]
+    """An older live request for one of its nodes: the same node never has two.
+
+    One whose job is gone is no rival of the job that has the node now: it is the one to go.
+    """
+    older = [
+        m.request
+        for m in _members(world, request)
+        if m.request is not None
+        and m.request != request
+        and (_is_held_by_its_job(m, m.request) or not _is_held_by_its_job(m, request))
+    ]
     return min(older, key=lambda other: other.name, default=None)
+
+
+def _is_held_by_its_job(member: Member, request: Request) -> bool:
+    return any(job.group == request.job_id for job in member.jobs)
 
 
 def _is_better_asked_anew(world: World, request: Request, wanted: list[str]) -> bool:

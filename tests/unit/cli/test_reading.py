@@ -254,3 +254,17 @@ def test_events_are_followed_until_ctrl_c(site: Site) -> None:
         assert following.wait(20) == 130
         assert "Traceback" not in following.stderr.read()
     store.close()
+
+
+def test_a_node_that_left_the_cluster_file_is_shown_while_its_vm_is_billed(site: Site) -> None:
+    site.publish(
+        world(
+            pool("gx", size=1),
+            node("c1-gx-1", "alloc", reason="slurm-flex: no longer in the cluster file"),
+            instance("c1-gx-1", pool="gx"),
+            job(70, "R", nodes="c1-gx-1"),
+        )
+    )
+    shown = site.call("nodes", "--json").data
+    assert [(one["node"], one["phase"]) for one in shown if one["vm"]] == [("c1-gx-1", "leaving")]
+    assert "no longer in the cluster file" in site.call("nodes").out
