@@ -83,6 +83,8 @@ class World:
         self._settled: set[str] = set()
         self.in_line: set[str] = set()
         """nodes that wait for a place in the region's queue of requests"""
+        self.cut: set[int] = set()
+        """jobs that lose a node in this pass: Slurm requeues them, so nothing is asked for them"""
         self.said: set[int] = set()
         """jobs that had their last words in this pass: nothing is added to those"""
         self.put_down: set[str] = set()
@@ -104,6 +106,10 @@ class World:
     def settle(self, members: Iterable[Member]) -> None:
         """What was decided for these nodes stands: later rules leave them alone in this pass."""
         self._settled.update(member.name for member in members)
+
+    def cut_jobs_on(self, members: Iterable[Member]) -> None:
+        """These nodes go down: their jobs go back to the queue or end."""
+        self.cut.update(job.group for member in members for job in member.jobs)
 
     def send_home(self, members: Iterable[Member]) -> None:
         """We send them off to come back fresh: a static one needs no patience to return."""

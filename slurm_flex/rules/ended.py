@@ -92,6 +92,7 @@ def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     world.settle(members)
     yield from _remember(world, ours)
     world.put_down.update(names)
+    world.cut_jobs_on(ours)
     yield NodeDown(nodes=names, reason=EXPIRED, why="the VM reached its end of life")
     yield NodePowerDown(nodes=names, how="plain", reason=EXPIRED, why="its VM has ended")
     yield Event(
@@ -167,6 +168,7 @@ def _lose(world: World, pool: Pool, members: list[Member]) -> Iterator[Action]:
     if leftovers:
         yield SaveConsole(pool=pool.id, nodes=leftovers, why="the VM died before its time")
     world.put_down.update(names)
+    world.cut_jobs_on(ours)
     cut = _jobs_on(ours)
     yield from tell_the_cut(
         world, cut, "its node lost its VM", "restarts after Slurm's two minutes"

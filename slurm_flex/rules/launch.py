@@ -222,6 +222,8 @@ def _asks(world: World, pool: Pool) -> Iterator[Ask]:
     )
     taken: set[str] = set()
     for group in dict.fromkeys(job.group for job in world_jobs if job.holds_nodes):
+        if group in world.cut:
+            continue
         jobs = world.components(group)
         held = [m for m in world.members_held_by(jobs) if m.name in open_members]
         members = tuple(m for m in held if m.name not in taken)

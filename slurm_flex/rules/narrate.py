@@ -86,11 +86,9 @@ def _job_story(world: World, job: Job) -> str | None:
     delay = world.recall.delays.get(str(job.id))
     if delay is not None and (job.is_pending or job.is_configuring):
         return one_line(f"{OWN_COMMENT}retry at {_clock(delay.until)}: {delay.why}")
-    waiting = [
-        m
-        for m in (world.members.get(name) for name in job.nodes if job.holds_nodes)
-        if m is not None and m.waits_for_vm and not world.is_settled(m)
-    ]
+    together = world.components(job.group) if job.het_job_id else (job,)
+    held = world.members_held_by(together)
+    waiting = [m for m in held if m.waits_for_vm and not world.is_settled(m)]
     if waiting:
         return _waiting_story(world, waiting, named=True)
     if not _is_stale(job.admin_comment or ""):

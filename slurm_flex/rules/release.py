@@ -35,6 +35,7 @@ def release_nodes(world: World, members: Iterable[Member], why: str) -> Iterator
     waiting = [m for m in members if m.node is not None and not world.is_settled(m)]
     world.settle(waiting)
     foreign = [m for m in waiting if m.node is not None and m.node.is_held]
+    world.cut_jobs_on(waiting)
     yield from down_keeping_reason(foreign)
     waiting = [m for m in waiting if m not in foreign]
     held = tuple(m.name for m in waiting if m.is_allocated)

@@ -47,6 +47,7 @@ def plan(world: World) -> Iterator[Action]:
             event="VM_REPORT_AND_REPLACEMENT", nodes=names, text="slurmd silent", why="silent"
         )
         world.settle(silent)
+        world.cut_jobs_on(silent)
 
 
 def _is_silent(world: World, member: Member) -> bool:
