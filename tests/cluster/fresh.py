@@ -7,6 +7,7 @@ need that have a machine each in the field (:data:`ONE_MACHINE`).
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -111,8 +112,11 @@ class Fresh:
         assert done.returncode == code, f"slurm-flex {arguments} ended with {done.returncode}"
         return done.stdout
 
-    def write_settings(self, **more: object) -> None:
-        """What a site sets, and the places of this world."""
+    def write_cluster(self, example: dict[str, Any], least: int, most: int) -> None:
+        """The cluster file with the second pool of that size, and the settings."""
+        data = copy.deepcopy(example)
+        data["node_pools"][1]["scaling_spec"] = {"min_node_count": least, "max_node_count": most}
+        self.cluster_file.write_text(json.dumps(data, indent=2))
         site = {
             "node_image": "projects/example-project/global/images/family/slurm-node",
             "key_source": "nfs:/home/munge.key",
@@ -129,13 +133,11 @@ class Fresh:
         }
         quick = {"interval": "3s", "busy_interval": "1s", "suspend_time": "10s",
                  "suspend_timeout": "4s", "orphan_grace": "4s", "delete_grace": "4s"}  # fmt: skip
-        lines = [f"{k} = {json.dumps(v)}\n" for k, v in {**site, **here, **quick, **more}.items()]
-        lines.append(f'node_overrides = {{ a3u = {{ Port = "[{self.ports(2)}]" }} }}\n')
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in (site | here | quick).items()]
+        # The slurmds share this machine's address.
+        ports = f"[{self.port + 1}-{self.port + most}]" if most > 1 else f"{self.port + 1}"
+        lines.append(f'node_overrides = {{ a3u = {{ Port = "{ports}" }} }}\n')
         self.settings.write_text("".join(lines))
-
-    def ports(self, count: int) -> str:
-        """A range for so many slurmds, which share this machine's address."""
-        return f"{self.port + 1}-{self.port + count}"
 
     def fit_onto_one_machine(self) -> None:
         """Replace the values of slurm.conf that can't be so here."""
