@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from slurm_flex.cli.output import warn
 from slurm_flex.errors import FlexError, InputErrors
+
+if TYPE_CHECKING:
+    from slurm_flex.cluster.init import NewCluster
 
 _FOLDER: Final = "/etc/slurm-flex"
 
@@ -61,7 +65,7 @@ def init(
       slurm-flex init train --project my-project --zone us-central1-b --nodes 4 --home home1
       --image projects/my-project/global/images/family/slurm
     """
-    from slurm_flex.cluster.init import new_cluster, write_new  # noqa: PLC0415
+    from slurm_flex.cluster.init import write_new  # noqa: PLC0415
 
     given = {
         "cluster": cluster, "project": project, "zone": zone, "machine-type": machine_type,
@@ -71,8 +75,7 @@ def init(
     }  # fmt: skip
     place = Path(folder)
     _refuse_to_replace(place)
-    new = new_cluster(_asked(given) if sys.stdin.isatty() else given)
-    for path in write_new(new, place):
+    for path in write_new(_made(given), place):
         typer.echo(f"written: {path}")
     os.environ["SLURM_FLEX_CONFIG"] = str((place / "slurm-flex.toml").absolute())
     if look:
@@ -91,15 +94,36 @@ def _refuse_to_replace(folder: Path) -> None:
         raise InputErrors(there)
 
 
-def _asked(given: dict[str, str]) -> dict[str, str]:
-    """What is missing, from a person; Enter takes what stands in brackets."""
+def _made(given: dict[str, str]) -> NewCluster:
+    """Both files from what was given, and at a terminal from what a person answers.
+
+    Raises InputErrors where there is nobody to put right what is wrong.
+    """
+    from slurm_flex.cluster.init import new_cluster  # noqa: PLC0415
+
+    if not sys.stdin.isatty():
+        return new_cluster(given)
+    answers = _asked(given, {})
+    while True:
+        try:
+            return new_cluster(answers)
+        except InputErrors as errors:
+            for error in errors.errors:
+                warn(str(error))
+            typer.echo("once more; Enter keeps what you said:")
+            answers = _asked(dict.fromkeys(answers, ""), answers)
+
+
+def _asked(given: dict[str, str], before: dict[str, str]) -> dict[str, str]:
+    """What isn't given, from a person; Enter takes what stands in brackets."""
     from slurm_flex.cluster.init import QUESTIONS  # noqa: PLC0415
 
     answers = dict(given)
     for question in QUESTIONS:
+        default = before.get(question.flag) or question.default
         while not answers[question.flag]:
             answers[question.flag] = typer.prompt(
-                question.text, default=question.default, show_default=bool(question.default)
+                question.text, default=default, show_default=bool(default)
             ).strip()
             if question.optional:
                 break

@@ -44,11 +44,15 @@ QUESTIONS: Final = (
     Question("duration", "How long a VM may live: 10m to 7d", "7d"),
     Question("home", "Filestore or Lustre instance for /home: its name, or its full resource name"),
     Question("image", "Image with Slurm: projects/P/global/images/family/F"),
-    Question("pool", "Name of the pool and its partition", optional=True),
+    Question("pool", "Name of the pool and its partition (empty: a3u and so on)", optional=True),
     Question("network", "VPC network", "default"),
     Question("subnetwork", "Subnetwork", "default"),
     Question("login-machine-type", "Machine type of the login node", "n2-standard-8"),
-    Question("key", "Where nodes find munge's key: secret:, nfs: or metadata:", optional=True),
+    Question(
+        "key",
+        "Where nodes find munge's key, secret:..., nfs:... or metadata:... (empty: in the image)",
+        optional=True,
+    ),
 )
 """In the order in which they are asked."""
 

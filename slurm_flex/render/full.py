@@ -73,7 +73,8 @@ def _memory_of_a_gpu(
         for pool in cluster.compute_pools
         if pool.accelerator_count
     ]
-    return {"DefMemPerGPU": str(min(parts))} if parts and min(parts) else {}
+    least = min(parts, default=0)
+    return {"DefMemPerGPU": str(least)} if least else {}
 
 
 def _memory_of_a_node(settings: Settings, pool: Pool) -> int:

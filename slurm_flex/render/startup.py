@@ -50,7 +50,8 @@ def startup_script(
     try:
         text = SOURCE.read_text(encoding="utf-8")
     except OSError as error:
-        raise FlexError(error.strerror or str(error), where=str(SOURCE)) from error
+        fix = "run slurm-flex from its source tree: pip install -e /opt/slurm-flex"
+        raise FlexError(error.strerror or str(error), where=str(SOURCE), fix=fix) from error
     mounts = list(mounts_of(cluster, pool, shares or {}))
     server = settings.conf_server or controller or socket.gethostname().split(".")[0]
     text = _between(text, _SITE, _site_lines(cluster, settings, pool, mounts, server))

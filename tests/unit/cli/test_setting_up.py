@@ -116,6 +116,20 @@ class TestInit:
         assert pool.max_node_count == 3
         assert "Cluster id" not in said, "what was given isn't asked"
 
+    def test_a_wrong_answer_can_be_put_right(self, tmp_path: Path) -> None:
+        answers = {
+            "project id": "my-project\n",
+            "Zone": "us-central1\n",
+            "/home": "home1\n",
+            "Image": "projects/p/global/images/family/f\n",
+            "once more": "\n",
+            "[us-central1]": "us-central1-a\n",
+        }
+        said = at_a_terminal(["init", "--no-check", "--folder", str(tmp_path / "new")], answers)
+        assert "a zone such as" in said
+        cluster = load_cluster(tmp_path / "new" / "cluster_config.json")
+        assert (cluster.project, cluster.pools[1].zone) == ("my-project", "us-central1-a")
+
 
 class TestRender:
     def test_a_fresh_controller_gets_a_whole_slurm_conf_once(self, site: Site, slurm: Path) -> None:
@@ -232,7 +246,9 @@ def at_a_terminal(arguments: list[str], answers: dict[str, str]) -> str:
             break
         question = said[begun:]
         if question.rstrip(" ").endswith(":"):
-            answer = next((text for words, text in answers.items() if words in question), "\n")
+            asked = question.splitlines()[-1]
+            fits = [text for words, text in answers.items() if words in asked]
+            answer = fits[-1] if fits else "\n"
             os.write(terminal, answer.encode())
             begun = len(said)
     _, status = os.waitpid(pid, 0)
