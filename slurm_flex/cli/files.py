@@ -103,7 +103,7 @@ def _rendered(site: Site, release: str, change: Change, *, full: bool) -> dict[s
     from slurm_flex.render.full import render_full  # noqa: PLC0415
 
     if full:
-        host = site.settings.conf_server.partition(":")[0] or socket.gethostname().split(".")[0]
+        host = socket.gethostname().split(".")[0]
         return render_full(site.cluster, site.settings, release, host, change.leaving)
     return render_slurm_conf(site.cluster, site.settings, release, change.leaving)
 

@@ -18,7 +18,7 @@ from slurm_flex.render.resize import Leaving
 
 _ABOUT: Final[Mapping[str, str]] = {
     "ClusterName": "The prefix of every node's name.",
-    "SlurmctldHost": "This controller, as the nodes reach it.",
+    "SlurmctldHost": "This controller, and the address by which the nodes reach it.",
     "SlurmUser": "The daemon slurm-flex runs as this user too.",
     "AuthType": "The key must be the same on the controller and on every node.",
     "SlurmctldParameters": "slurm-flex needs these.",
@@ -96,9 +96,11 @@ def _base(cluster: Cluster, settings: Settings, release: Release, host: str) -> 
     auth = {"AuthType": "auth/munge", "CredType": "cred/munge"}
     if settings.auth_type == "slurm":
         auth = {"AuthType": "auth/slurm", "CredType": "cred/slurm"}
+    address, _, port = settings.conf_server.partition(":")
     return {
         "ClusterName": cluster.id,
-        "SlurmctldHost": host,
+        "SlurmctldHost": f"{host}({address})" if address not in ("", host) else host,
+        **({"SlurmctldPort": port} if port else {}),
         "SlurmUser": "slurm",
         **auth,
         "StateSaveLocation": "/var/lib/slurm/slurmctld",

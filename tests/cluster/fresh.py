@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -32,9 +31,7 @@ SHARE = "nfsshare"  # what the emulator's Filestore instances serve
 
 # What the slurm.conf of `render --full` says otherwise, and why it can't be so here.
 ONE_MACHINE: Mapping[str, str] = {
-    # Each world has a slurmctld, a munged and a port of its own.
-    "SlurmctldHost": "{host}(127.0.0.1)",
-    "SlurmctldPort": "{port}",
+    # Each world has a slurmctld and a munged of its own.
     "AuthInfo": "socket={folder}/munge/socket",
     "StateSaveLocation": "{folder}/state",
     "SlurmctldPidFile": "{folder}/run/slurmctld.pid",
@@ -141,8 +138,7 @@ class Fresh:
 
     def fit_onto_one_machine(self) -> None:
         """Replace the values of slurm.conf that can't be so here."""
-        words = {"folder": self.folder, "port": self.port, "host": os.uname().nodename}
-        wanted = {key: value.format(**words) for key, value in ONE_MACHINE.items()}
+        wanted = {key: value.format(folder=self.folder) for key, value in ONE_MACHINE.items()}
         path = self.folder / "slurm.conf"
         lines = []
         for line in path.read_text().splitlines():

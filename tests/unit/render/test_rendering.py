@@ -275,6 +275,22 @@ class TestGres:
         text = render_slurm_conf(cluster(), Settings(gpu_files=files), "24.11")["gres.conf"]
         assert text.splitlines()[-1] == f"NodeName=demo-a3u-[0-1] {line}"
 
+    @pytest.mark.parametrize(
+        ("conf_server", "lines"),
+        [
+            ("", ["SlurmctldHost=ctl"]),
+            ("ctl", ["SlurmctldHost=ctl"]),
+            ("ctl.internal:7000", ["SlurmctldHost=ctl(ctl.internal)", "SlurmctldPort=7000"]),
+            ("10.0.0.9", ["SlurmctldHost=ctl(10.0.0.9)"]),
+        ],
+    )
+    def test_slurmctld_listens_where_the_nodes_ask_for_their_configuration(
+        self, conf_server: str, lines: list[str]
+    ) -> None:
+        files = render_full(cluster(), Settings(conf_server=conf_server), "24.11", "ctl")
+        found = [line for line in files["slurm.conf"].splitlines() if line[:9] == "Slurmctld"]
+        assert [line for line in found if line[9:13] in ("Host", "Port")] == lines
+
     def test_a_job_gets_its_gpus_part_of_the_memory_unless_the_site_says_otherwise(self) -> None:
         def default(settings: Settings, given: Cluster) -> str:
             text = render_full(given, settings, "24.11", "localhost")["slurm.conf"]
