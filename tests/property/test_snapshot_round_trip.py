@@ -122,8 +122,8 @@ SLURM = st.builds(
     responding=st.booleans(),
     primary=st.booleans(),
     config=CONFIG,
-    nodes=st.lists(NODE, max_size=2).map(tuple),
-    jobs=st.lists(JOB, max_size=2).map(tuple),
+    nodes=st.lists(NODE, max_size=2, unique_by=lambda one: one.name).map(tuple),
+    jobs=st.lists(JOB, max_size=2, unique_by=lambda one: one.id).map(tuple),
     partitions=st.lists(PARTITION, max_size=2).map(tuple),
     reservations=st.lists(RESERVATION, max_size=2).map(tuple),
 )
@@ -154,7 +154,7 @@ GROUP = st.builds(
     exists=st.booleans(),
     target_size=maybe(st.integers(0, 1000)),
     instances=st.lists(INSTANCE, max_size=2).map(tuple),
-    requests=st.lists(REQUEST, max_size=2).map(tuple),
+    requests=st.lists(REQUEST, max_size=2, unique_by=lambda one: one.name).map(tuple),
 )
 SNAPSHOT = st.builds(
     Snapshot,

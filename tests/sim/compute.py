@@ -120,6 +120,8 @@ class SimCompute:
         self.made += 1
         knobs = self.knobs[pool]
         vm = SimVm(name, str(1000 + self.made), pool, now, duration, request)
+        asked = self.requests.get((pool, request or ""))
+        vm.own = asked is None or asked.own
         vm.running_at = now + knobs.provision_delay
         if knobs.boots(name, now):
             vm.slurmd_at = vm.running_at + knobs.boot_delay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_flex.actions import CancelRequest, DeleteInstances, Unreserve
+from slurm_flex.actions import CancelRequest, DeleteInstances, Event, Unreserve
 from tests.builders import (
     OWN_FLAGS,
     decide,
@@ -126,3 +126,14 @@ def test_a_vm_of_a_node_that_slurm_forgot_is_left() -> None:
 
 def test_nothing_of_ours_is_left_to_delete_in_a_quiet_world() -> None:
     assert not decide(world()).changes
+
+
+@pytest.mark.parametrize(
+    "name", ["C1-GX-0", "c1-gx-00", "c1-gx-0.us-central1-a.c.p1.internal", "visitor-2", "c1-gx-"]
+)
+def test_our_label_on_a_name_that_we_never_give_is_reported_and_left(name: str) -> None:
+    """Scenario 89: the template labels what somebody else asks of our group, too."""
+    snapshot = world(instance(name, created="-5h", pool="gx"))
+    acts = passes(*repeat(snapshot, 4)).all
+    assert not acts.of(DeleteInstances)
+    assert [one.event for one in acts.of(Event)] == ["FOREIGN_VM"]
