@@ -272,7 +272,8 @@ start_slurm() {
             options+=("--instance-id=$INSTANCE_ID" "--instance-type=$MACHINE_TYPE")
         options+=(${SLURMD_OPTIONS[@]+"${SLURMD_OPTIONS[@]}"})
     fi
-    attempt mkdir -p /var/spool/slurmd /var/log/slurm
+    # Where SlurmdSpoolDir and SlurmdLogFile usually lie: slurmd makes the last folder alone.
+    attempt mkdir -p /var/spool/slurmd /var/lib/slurm /var/log/slurm
     if has_systemd; then
         run_by_systemd "$(command -v "$program")" "${options[@]}"
     else
