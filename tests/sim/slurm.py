@@ -267,6 +267,8 @@ class SimSlurm:
         elif job.begin is not None and now < job.begin:
             job.reason = "BeginTime"
         else:
+            if job.reason == "BeginTime":
+                job.reason = "Priority"
             return job.state == "PENDING"
         return False
 
