@@ -9,7 +9,8 @@ from typing import Final
 from slurm_flex.actions import Action, JobStart, NodePowerUp
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
-from slurm_flex.world import World
+from slurm_flex.model.memory import Delay
+from slurm_flex.world import REQUEUE_PENALTY, World
 
 _YOUNG: Final = timedelta(minutes=2)
 _DELAY_SLACK: Final = timedelta(seconds=30)
@@ -63,8 +64,18 @@ def _keep_delays(world: World) -> Iterator[Action]:
         if job.is_held:
             continue  # somebody holds it: the start time is not what it waits for
         starts = job.start_time if job.waits_for_begin_time else None
-        if starts is None or starts < delay.until - _DELAY_SLACK:
+        is_early = starts is None or starts < delay.until - _DELAY_SLACK
+        if is_early or _is_slurms_own_penalty(world, delay, starts):
             yield JobStart(job=job.id, after=delay.until - world.now, why=delay.why)
+
+
+def _is_slurms_own_penalty(world: World, delay: Delay, starts: datetime | None) -> bool:
+    """Written when the last step of the old run ended, after our start; later is a user's wish."""
+    return (
+        starts is not None
+        and starts > delay.until + _DELAY_SLACK
+        and starts <= world.now + REQUEUE_PENALTY + _DELAY_SLACK
+    )
 
 
 def _was_just_delayed(world: World, key: str) -> bool:

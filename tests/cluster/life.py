@@ -20,6 +20,7 @@ SITE = DemoSite(
     ],
     settings={
         "suspend_time": timedelta(seconds=6),
+        "launches_per_node_hour": 100,  # all stories of a folder play on the same few nodes
         "slurm_timeout": timedelta(seconds=4),
         "cloud_timeout": timedelta(seconds=4),
     },

@@ -91,3 +91,30 @@ def test_a_node_that_an_admin_downed_is_not_silent() -> None:
 
 def test_a_vm_that_isnt_there_is_not_silent_but_gone() -> None:
     assert not decide(world(node("c1-gx-0", "idle*"))).kinds() & {"save_console"}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Not responding",
+        "ResumeTimeout reached",
+        "slurm-flex: lost : ResumeTimeout reached",
+        "slurm-flex: silent: its slurmd does not answer",
+    ],
+)
+@pytest.mark.parametrize("state", ["alloc*", "idle*", "mix*"])
+def test_an_old_reason_doesnt_say_since_when_it_is_silent(state: str, reason: str) -> None:
+    """Reason texts stay on a node (R): only DOWN's own reason tells when it went down."""
+    fine = world(
+        node("c1-gx-0", state.rstrip("*"), reason=reason, since="-2h", user="slurm"),
+        instance("c1-gx-0", created="-90m"),
+        job(51, "R", nodes="c1-gx-0", starts="-1h"),
+        now="-30s",
+    )
+    quiet = world(
+        node("c1-gx-0", state, reason=reason, since="-2h", user="slurm"),
+        instance("c1-gx-0", created="-90m"),
+        job(51, "R", nodes="c1-gx-0", starts="-1h"),
+    )
+    played = passes(fine, *(later(quiet, f"{n * 60}s") for n in range(14)))
+    assert not played.all.beside("reserve"), f"\n{played.all}"
