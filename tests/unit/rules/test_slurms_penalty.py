@@ -1,4 +1,4 @@
-"""Slurm writes its own 120 s over a shorter back-off once the last step of the old run has ended."""
+"""Slurm writes its own 120 s over a shorter back-off once the old run's last step has ended."""
 
 from __future__ import annotations
 
