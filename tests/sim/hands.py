@@ -92,7 +92,8 @@ class Hands:
                 self.ledger.accuse(now, f"the VM {name} of somebody else is deleted")
             if node is None or vm.status != "RUNNING" or vm.ends is None or now >= vm.ends - SKEW:
                 continue
-            if any(self.slurm.jobs[one].state == "RUNNING" for one in node.jobs):
+            runs = any(self.slurm.jobs[one].state == "RUNNING" for one in node.jobs)
+            if runs and vm.answers(now):  # its node_down may have been lost on the way
                 self.ledger.accuse(now, f"the VM {name} is deleted under a running job")
             if node.is_held() and node.wanted:
                 self.ledger.accuse(now, f"the VM of {name} is deleted, which somebody holds")

@@ -97,6 +97,7 @@ def test_a_vm_that_isnt_there_is_not_silent_but_gone() -> None:
     "reason",
     [
         "Not responding",
+        "Not responding : ResumeTimeout reached",
         "ResumeTimeout reached",
         "slurm-flex: lost : ResumeTimeout reached",
         "slurm-flex: silent: its slurmd does not answer",
@@ -106,13 +107,13 @@ def test_a_vm_that_isnt_there_is_not_silent_but_gone() -> None:
 def test_an_old_reason_doesnt_say_since_when_it_is_silent(state: str, reason: str) -> None:
     """Reason texts stay on a node (R): only DOWN's own reason tells when it went down."""
     fine = world(
-        node("c1-gx-0", state.rstrip("*"), reason=reason, since="-2h", user="slurm"),
+        node("c1-gx-0", state.rstrip("*"), reason=reason, since="-80m", user="slurm"),
         instance("c1-gx-0", created="-90m"),
         job(51, "R", nodes="c1-gx-0", starts="-1h"),
         now="-30s",
     )
     quiet = world(
-        node("c1-gx-0", state, reason=reason, since="-2h", user="slurm"),
+        node("c1-gx-0", state, reason=reason, since="-80m", user="slurm"),
         instance("c1-gx-0", created="-90m"),
         job(51, "R", nodes="c1-gx-0", starts="-1h"),
     )
