@@ -7,6 +7,7 @@ if the first answer was lost. The client library's own retry is off: it repeats 
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -34,6 +35,8 @@ from slurm_flex.model.cloud import CloudError
 _FIRST_WAIT: Final = 0.25
 _LONGEST_WAIT: Final = 8.0
 _SHORTEST_TRY: Final = 0.05
+# What the library puts before Google's words: "POST https://.../projects/p:getIamPolicy: ".
+_REQUEST_LINE: Final = re.compile(r"^[A-Z]+ https?://\S+: ")
 
 R_contra = TypeVar("R_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -132,7 +135,7 @@ def _of_api(error: GoogleAPICallError | RetryError, where: str) -> ComputeError:
     if isinstance(error, RetryError):
         return Unreachable(CloudError("unreachable", str(error)), where=where)
     first = _first(error)
-    message = str(first.get("message") or error.message or "")
+    message = _REQUEST_LINE.sub("", str(first.get("message") or error.message or ""))
     return error_of_status(int(error.code or 0), _reason(error), message, where)
 
 

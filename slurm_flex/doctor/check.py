@@ -11,6 +11,11 @@ from typing import Final
 from slurm_flex.compute.errors import PermissionDenied, RateLimited, Unreachable
 from slurm_flex.errors import FlexError, InputErrors
 
+_PERMISSION: Final = re.compile(r"\b[a-z]+\.[a-zA-Z]+\.[a-zA-Z]+\b(?=')")
+_ROLES: Final = {
+    "resourcemanager.projects.getIamPolicy": "roles/iam.securityReviewer",
+    "resourcemanager.projects.get": "roles/browser",
+}
 _DISABLED: Final = re.compile(r"[a-z]+\.googleapis\.com(?= has not been used)")
 
 
@@ -71,11 +76,15 @@ def guarded(name: str, look: Callable[[], Iterable[Check]]) -> tuple[Check, ...]
 
 
 def how_to_look(refused: PermissionDenied) -> str:
-    """What would let us look: the API to enable, or the permission that the text names."""
+    """What would let us look: the API to enable, or the permission to grant."""
     disabled = _DISABLED.search(refused.error.message)
     if disabled:
         return f"gcloud services enable {disabled[0]}"
-    return "grant the permission that it names" if "permission" in refused.what.lower() else ""
+    named = _PERMISSION.search(refused.error.message)
+    if named:
+        role = _ROLES.get(named[0], "")
+        return f"grant us {named[0]}" + (f", which {role} has" if role else "")
+    return ""
 
 
 def _told(problem: FlexError) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from slurm_flex.cluster import Cluster, Pool, Provisioning
 from slurm_flex.cluster.machines import accelerator_name
-from slurm_flex.compute.errors import NotFound, PermissionDenied
+from slurm_flex.compute.errors import ComputeError, NotFound, PermissionDenied
 from slurm_flex.doctor.check import Check, error, ok, skipped, warn
 from slurm_flex.doctor.rest import Rest
 
@@ -20,7 +20,10 @@ _MEMORY: Final = re.compile(r"-\d+gb$")
 
 
 def compute_api(rest: Rest, cluster: Cluster) -> Iterator[Check]:
-    """Whether the API answers us for this project. Raises nothing that isn't a defect of ours."""
+    """Whether the API answers us for this project: without it nothing works.
+
+    Raises nothing that isn't a defect of ours.
+    """
     where = f"project {cluster.project}"
     try:
         rest.get("compute", f"projects/{cluster.project}", where=where)
@@ -33,6 +36,8 @@ def compute_api(rest: Rest, cluster: Cluster) -> Iterator[Check]:
         )
         fix = f"gcloud services enable compute.googleapis.com --project={cluster.project}"
         yield error(COMPUTE, refused.what, fix if disabled else refused.fix)
+    except ComputeError as problem:
+        yield error(COMPUTE, problem.what, problem.fix)
     else:
         yield ok(COMPUTE, f"answers for project {cluster.project}")
 
