@@ -23,6 +23,7 @@ class Requirement:
 
     words: options that the comma-separated value must hold. value: what it must be instead.
     least: what it must be at least. needed: without it something fails; else it is advised.
+    default: what is in force where nothing is set.
     """
 
     key: str
@@ -31,8 +32,10 @@ class Requirement:
     value: str = ""
     least: int = 0
     needed: bool = True
+    default: str | None = None
 
     def is_met_by(self, value: str | None) -> bool:
+        value = self.default if value is None else value
         if self.words:
             return not self._missing(value)
         if self.least:
@@ -82,6 +85,12 @@ def requirements(cluster: Cluster, settings: Settings, release: Release) -> Iter
         "ReturnToService",
         "a node that Slurm took for lost comes back when it registers",
         value="2",
+    )
+    yield Requirement(
+        "JobRequeue",
+        "a job whose node ends starts again on a new one",
+        value="1",
+        default="1",
     )
     if settings.gpu_files != "none":
         yield from _for_gpus(cluster)

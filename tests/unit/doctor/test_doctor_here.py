@@ -153,6 +153,7 @@ def test_a_controller_with_all_that_is_needed_is_fine(controller: Controller) ->
         ("SlurmctldParameters", "enable_configless", Status.ERROR, "idle_on_node_suspend"),
         ("SlurmctldParameters", "(null)", Status.ERROR, "idle_on_node_suspend,enable_configless"),
         ("ReturnToService", "0", Status.ERROR, "ReturnToService=2"),
+        ("JobRequeue", "0", Status.ERROR, "JobRequeue=1"),
         ("SchedulerParameters", "bf_interval=5", Status.ERROR, "bf_interval=5,nohold_on_prolog"),
         ("TreeWidth", "1", Status.WARN, "TreeWidth=65533"),
         ("ResumeTimeout", "60 sec", Status.WARN, "slurm-flex render"),

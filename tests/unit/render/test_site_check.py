@@ -59,6 +59,7 @@ def test_the_installed_parser_is_asked_as_well(site: Path) -> None:
         ),
         ("PrivateData=cloud", "PrivateData=jobs", "PrivateData=jobs,cloud"),
         ("ReturnToService=2", "ReturnToService=1", "ReturnToService=2"),
+        ("JobRequeue=1", "JobRequeue=0", "JobRequeue=1"),
         (
             "SchedulerParameters=nohold_on_prolog_fail\n",
             "",
