@@ -65,6 +65,16 @@ def test_the_guides_example_goes_from_json_to_jobs_that_ran(site: Fresh) -> None
     for job in halves:
         site.slurm.wait_for_job(job, "COMPLETED", SOON)
 
+    last = site.slurm.sbatch("--gres=gpu:8", script="#!/bin/sh\nsrun sleep 6\n")
+    site.slurm.wait_for_job(last, "COMPLETED", SOON)
+    # The checks that came with the template stand between a broken GPU and the next job.
+    site.gpus.fell_off_the_bus("demo-a3u-0", 3)
+    unlucky = site.slurm.sbatch("--gres=gpu:8", script=WHOLE)
+    drained = site.slurm.wait_for_node("demo-a3u-0", SOON, has="DRAIN")
+    assert drained["Reason"].startswith("slurm-flex:health:"), drained
+    assert site.slurm.wait_for_job(unlucky, "PENDING", SOON)["Priority"] != "0", "not held"
+    site.slurm.scancel(unlucky)
+
     site.slurm.wait_for(lambda: not site.vms(), TICK, "the VM is given back")
     site.flex("doctor")
 
