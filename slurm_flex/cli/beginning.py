@@ -81,8 +81,11 @@ def init(
     if look:
         _look_around()
     if folder != _FOLDER:
-        typer.echo(f"\nfor all further commands: export SLURM_FLEX_CONFIG={place.absolute()}/"
-                   "slurm-flex.toml")  # fmt: skip
+        config = place.absolute() / "slurm-flex.toml"
+        typer.echo(
+            f"\nfor all further commands: export SLURM_FLEX_CONFIG={config}\n"
+            "(slurmctld's programs look beside slurm.conf and in /etc/slurm-flex alone)"
+        )
 
 
 def _refuse_to_replace(folder: Path) -> None:
@@ -100,13 +103,14 @@ def _made(given: dict[str, str]) -> NewCluster:
     Raises InputErrors where there is nobody to put right what is wrong.
     """
     from slurm_flex.cluster.init import new_cluster  # noqa: PLC0415
+    from slurm_flex.render.startup import ROOT  # noqa: PLC0415
 
     if not sys.stdin.isatty():
-        return new_cluster(given)
+        return new_cluster(given, install_dir=str(ROOT))
     answers = _asked(given, {})
     while True:
         try:
-            return new_cluster(answers)
+            return new_cluster(answers, install_dir=str(ROOT))
         except InputErrors as errors:
             for error in errors.errors:
                 warn(str(error))

@@ -65,8 +65,11 @@ class NewCluster:
     settings: str
 
 
-def new_cluster(answers: Mapping[str, str]) -> NewCluster:
-    """Make both files from answers (flag -> text). Raises InputErrors with all that is wrong."""
+def new_cluster(answers: Mapping[str, str], *, install_dir: str = "") -> NewCluster:
+    """Make both files from answers (flag -> text). Raises InputErrors with all that is wrong.
+
+    install_dir: where slurm-flex runs from, if it is to be written down.
+    """
     known = {question.flag: question for question in QUESTIONS}
     errors = [
         FlexError("is no question", where=f"--{flag}") for flag in answers if flag not in known
@@ -92,7 +95,11 @@ def new_cluster(answers: Mapping[str, str]) -> NewCluster:
     if errors:
         raise InputErrors(errors)
     data = _cluster_file(given, counts)
-    chosen = {"node_image": given["image"], "key_source": given["key"]}
+    chosen = {
+        "node_image": given["image"],
+        "key_source": given["key"],
+        "install_dir": "" if install_dir == Settings().install_dir else install_dir,
+    }
     settings = {name: value for name, value in chosen.items() if value}
     cluster = parse_cluster(data, source=CLUSTER_FILE)
     settle(cluster, parse_settings(settings), source=CLUSTER_FILE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,10 +52,10 @@ def change_here(cluster: Cluster, settings: Settings, here: Installed, folder: P
     """Compare with what an earlier render left in a folder; slurmctld is asked what runs only if
     nodes are to go."""
     previous = rendered_before(folder)
+    notes = list(_no_programs(settings))
     if not previous:
-        return Change(is_first=True, nodes_change=True)
+        return Change(is_first=True, nodes_change=True, notes=tuple(notes))
     running = here.running() if nodes_gone(previous, cluster) else frozenset()
-    notes = []
     if running is None:
         notes.append(
             "slurmctld doesn't answer, so nobody knows which nodes run: those that the cluster "
@@ -69,3 +70,9 @@ def change_here(cluster: Cluster, settings: Settings, here: Installed, folder: P
         leaving=leaving,
         notes=tuple(notes),
     )
+
+
+def _no_programs(settings: Settings) -> Iterator[str]:
+    program = Path(settings.install_dir, "scripts", "resume.py")
+    if not program.is_file():
+        yield f"there is no {program} on this host: set install_dir in slurm-flex.toml"

@@ -68,6 +68,7 @@ class TestInit:
         assert found.cluster == load_cluster(folder / "cluster_config.json")
         assert (found.cluster.id, found.cluster.pools[1].max_node_count) == ("demo", 4)
         assert f"export SLURM_FLEX_CONFIG={folder}/slurm-flex.toml" in done.out
+        assert found.settings.install_dir == str(EXAMPLE.parents[1]), "where this runs from"
         again = site.call("init", "demo", *FLAGS, "--folder", str(folder))
         assert again.code == 1
         assert again.err.count("is there already") == 2
@@ -219,6 +220,12 @@ class TestRender:
         done = site.call("render")
         assert f"left alone: {slurm.parent}/gres.conf" in done.out
         assert (slurm.parent / "gres.conf").read_text() == "AutoDetect=nvml\n"
+
+    def test_hooks_that_are_not_on_this_host_are_noted(self, site: Site, slurm: Path) -> None:
+        assert "set install_dir" in site.call("render").err
+        with (site.folder / "slurm-flex.toml").open("a") as settings:
+            settings.write(f'install_dir = "{EXAMPLE.parents[1]}"\n')
+        assert "install_dir" not in site.call("render").err
 
     def test_a_folder_that_is_not_there_is_named(self, site: Site, slurm: Path) -> None:
         done = site.call("render", "--folder", str(site.folder / "none"))
