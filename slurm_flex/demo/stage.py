@@ -21,7 +21,7 @@ from slurm_flex.hostlist import fold
 _POLL: Final = 0.4  # seconds
 _SLURM_WIDTH: Final = 47
 _SINFO: Final = ("-o", "%9P %.5D %.7t %N")
-_SQUEUE: Final = ("-o", "%.5i %.9j %.3t %.6M %.5D %R")
+_SQUEUE: Final = ("-o", "%.5i %.8j %.3t %.5M %.5D %R")
 
 
 class StoryEnds(Exception):
