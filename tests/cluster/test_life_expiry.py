@@ -14,7 +14,8 @@ from tests.cluster.life import SOON, TICK, Life
 pytestmark = pytest.mark.cluster
 
 PENALTY = 120  # seconds that Slurm makes a job wait after a node failure
-STEPS = "#!/bin/sh\nsrun /bin/sleep 1\n[ $SLURM_RESTART_COUNT ] || srun /bin/sleep 600\n"
+# A step that can't have its GPUs ends the job badly.
+STEPS = "#!/bin/sh\nsrun sleep 1 || exit 3\n[ $SLURM_RESTART_COUNT ] || srun sleep 600\n"
 
 
 def test_nodes_without_a_job_stay_off_unless_they_are_static(life: Life) -> None:
@@ -61,7 +62,7 @@ def static_is_back(life: Life, before: str) -> None:
 def test_a_job_that_died_with_its_nodes_runs_again_and_one_that_waited_gets_one_new_vm(
     life: Life,
 ) -> None:
-    job = life.slurm.sbatch("-N2", "--exclusive", "--nodelist=c1-gx-[0-1]", script=STEPS)
+    job = life.slurm.sbatch("-N2", "--gres=gpu:8", "--nodelist=c1-gx-[0-1]", script=STEPS)
     blocker = life.slurm.sbatch(
         "--exclusive", "--no-requeue", "--nodelist=c1-gx-2", script="#!/bin/sh\n/bin/sleep 600\n"
     )
@@ -83,6 +84,9 @@ def test_a_job_that_died_with_its_nodes_runs_again_and_one_that_waited_gets_one_
     assert life.restarts(job) == 1
     assert life.restarts(waiting) == 0
     assert life.asked() == asked + 2, "one for the job's two nodes, one for the other's"
+    for name in nodes:
+        used = life.slurm.scontrol("show", "node", "-d", name).partition("GresUsed=")[2]
+        assert used.startswith("gpu:h200:0"), "no GPU is lost to a job that is over"
 
 
 def all_are_new(life: Life, names: Iterable[str], old: set[str]) -> bool:
