@@ -9,17 +9,19 @@ from typing import Final
 from slurm_flex.actions import Action, JobStart, NodePowerUp
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
-from slurm_flex.model.memory import Delay
 from slurm_flex.world import REQUEUE_PENALTY, World
 
 _YOUNG: Final = timedelta(minutes=2)
 _DELAY_SLACK: Final = timedelta(seconds=30)
+_LATE: Final = timedelta(minutes=1)
+_OVER: Final = "back-off-over/"
 
 
 def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
         yield from _rearm(world, pool)
     yield from _keep_delays(world)
+    yield from _lift_late_penalties(world)
 
 
 def _rearm(world: World, pool: Pool) -> Iterator[Action]:
@@ -56,8 +58,12 @@ def _keep_delays(world: World) -> Iterator[Action]:
     jobs = {str(job.id): job for job in world.jobs}
     for key, delay in sorted(world.recall.delays.items(), key=lambda item: int(item[0])):
         job = jobs.get(key)
-        if job is None or delay.until <= world.now:
+        if job is None:
             del world.recall.delays[key]
+            continue
+        if delay.until <= world.now:
+            del world.recall.delays[key]
+            world.recall.told[f"{_OVER}{key}"] = delay.until
             continue
         if not job.is_pending or job.is_completing or _was_just_delayed(world, key):
             continue
@@ -65,15 +71,27 @@ def _keep_delays(world: World) -> Iterator[Action]:
             continue  # somebody holds it: the start time is not what it waits for
         starts = job.start_time if job.waits_for_begin_time else None
         is_early = starts is None or starts < delay.until - _DELAY_SLACK
-        if is_early or _is_slurms_own_penalty(world, delay, starts):
+        if is_early or _is_slurms_own_penalty(world, delay.until, starts):
             yield JobStart(job=job.id, after=delay.until - world.now, why=delay.why)
 
 
-def _is_slurms_own_penalty(world: World, delay: Delay, starts: datetime | None) -> bool:
+def _lift_late_penalties(world: World) -> Iterator[Action]:
+    """A node that is gone may keep the old run completing for longer than the back-off lasts."""
+    jobs = {str(job.id): job for job in world.jobs}
+    for key in [key for key in world.recall.told if key.startswith(_OVER)]:
+        over = world.recall.told[key]
+        job = jobs.get(key.removeprefix(_OVER))
+        if job is None or not job.is_pending or world.now - over > _LATE:
+            del world.recall.told[key]
+        elif job.waits_for_begin_time and _is_slurms_own_penalty(world, over, job.start_time):
+            yield JobStart(job=job.id, why="its back-off is over")
+
+
+def _is_slurms_own_penalty(world: World, over: datetime, starts: datetime | None) -> bool:
     """Written when the last step of the old run ended, after our start; later is a user's wish."""
     return (
         starts is not None
-        and starts > delay.until + _DELAY_SLACK
+        and starts > over + _DELAY_SLACK
         and starts <= world.now + REQUEUE_PENALTY + _DELAY_SLACK
     )
 

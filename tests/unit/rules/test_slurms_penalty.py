@@ -31,3 +31,25 @@ def test_the_penalty_gives_way_to_the_shorter_back_off() -> None:
 
 def test_a_later_start_is_the_users_and_stays() -> None:
     assert not after("+3h").of(JobStart)
+
+
+def when_the_back_off_is_over(starts: str, seen: str = "+40s") -> Acts:
+    """One of its nodes took longer to let the old run go; Slurm shows it PENDING meanwhile."""
+    settings = {"capacity_backoff": "20s", "capacity_backoff_max": "20s"}
+    off = node("c1-gx-[0-1]", "idle~")
+    tried = world(off, job(51, reason="None", restarts=1), now="+30s", settings=settings)
+    put_off = job(51, reason="BeginTime", starts=starts, restarts=1)
+    return passes(FAILED, tried, world(off, put_off, now=seen, settings=settings)).last
+
+
+def test_the_penalty_is_lifted_though_it_came_when_the_back_off_was_over() -> None:
+    """R 22.05.8: 0.9 s after the end of the back-off."""
+    assert when_the_back_off_is_over("+2m35s").one(JobStart).after == timedelta(0)
+
+
+def test_a_later_start_stays_then_too() -> None:
+    assert not when_the_back_off_is_over("+3h").of(JobStart)
+
+
+def test_so_does_one_that_comes_long_after() -> None:
+    assert not when_the_back_off_is_over("+5m", seen="+3m30s").of(JobStart)
