@@ -167,9 +167,11 @@ class EndOfLife(_Section):
     """Signal to the batch step at the warning, by partition: { gpu = "USR1" }. A signal kills a
     job that doesn't trap it. Jobs may ask by themselves: --comment="flex-signal=USR1@600"."""
     expiry_requeue: StrictBool = False
-    """Requeue jobs in order, expiry_grace before the end, rather than let them die with it."""
+    """Requeue jobs in order, expiry_grace before the end, rather than let them die with it. On
+    Slurm before 23.02 a job on several nodes that end together is requeued so in any case: that
+    slurmctld never gives back the GPUs of a job that loses all its nodes at once."""
     expiry_grace: Duration = timedelta(seconds=60)
-    """How long before the end jobs are requeued with expiry_requeue."""
+    """How long before the end jobs are requeued in order."""
     min_useful_life: Duration = timedelta(minutes=15)
     """An idle node with less left goes home early (or with less than a quarter of the pool's
     duration, where that is shorter)."""

@@ -177,7 +177,7 @@ def _warn(world: World) -> Iterator[Action]:
             yield from _notify(world, job, ends, key)
         yield from _signal(world, job, left, key)
         if (
-            world.settings.expiry_requeue
+            (world.settings.expiry_requeue or _is_lost_by_its_nodes(world, job))
             and job.is_requeueable
             and timedelta(0) < left <= world.settings.expiry_grace
             and world.recall.once(f"requeued/{key}")
@@ -190,8 +190,12 @@ def _warn(world: World) -> Iterator[Action]:
 
 def _end_under(world: World, job: Job) -> datetime | None:
     """The first end among the nodes that the job runs on."""
+    return min(_ends_under(world, job), default=None)
+
+
+def _ends_under(world: World, job: Job) -> list[datetime]:
     members = (world.members.get(name) for name in job.nodes)
-    ends = [
+    return [
         end
         for m in members
         if m is not None
@@ -200,7 +204,15 @@ def _end_under(world: World, job: Job) -> datetime | None:
         and not world.is_settled(m)
         if (end := world.end_of(m)) is not None
     ]
-    return min(ends, default=None)
+
+
+def _is_lost_by_its_nodes(world: World, job: Job) -> bool:
+    """Before 23.02 a job whose nodes all go down at once is never cleaned up after: its steps get
+    no GPUs when it runs again, and those GPUs stay in use for ever (R 22.05.8)."""
+    if world.release >= (23, 2) or len(job.nodes) < 2:
+        return False
+    ends = _ends_under(world, job)
+    return len(ends) == len(job.nodes) and max(ends) - min(ends) <= TOGETHER
 
 
 def _notify(world: World, job: Job, ends: datetime, key: str) -> Iterator[Action]:

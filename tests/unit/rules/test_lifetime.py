@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
 from slurm_flex.actions import JobNotify, JobSignal, NodePowerDown, Reserve, Unreserve
-from slurm_flex.model import Memory
+from slurm_flex.model import Memory, Snapshot
 from tests.builders import (
     OWN_FLAGS,
     Acts,
@@ -203,6 +204,35 @@ def test_with_expiry_requeue_jobs_leave_in_order() -> None:
     assert not decide(snapshot("+3m")).kind("job_requeue")  # type: ignore[arg-type]
     acts = decide(snapshot("+50s"))  # type: ignore[arg-type]
     assert [getattr(one, "job", 0) for one in acts.kind("job_requeue")] == [51]
+
+
+def on_two_nodes(version: str, second_ends: str = "+50s", **job_fields: Any) -> Snapshot:
+    return world(
+        node("c1-gx-[0-1]", "alloc"),
+        instance("c1-gx-0", created="-6d", ends="+50s"),
+        instance("c1-gx-1", created="-6d", ends=second_ends),
+        job(51, "R", nodes="c1-gx-[0-1]", starts="-1h", ends="+3h", limit="4h", **job_fields),
+        version=version,
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "leaves"),
+    [
+        (on_two_nodes("22.05.8"), True),
+        (on_two_nodes("22.05.8", second_ends="+1m40s"), True),
+        (on_two_nodes("22.05.8", second_ends="+1h"), False),
+        (on_two_nodes("22.05.8", requeue=False), False),
+        (on_two_nodes("23.02.7"), False),
+        (on_two_nodes("24.11.5"), False),
+    ],
+)
+def test_an_old_slurmctld_never_sees_all_nodes_of_a_job_end_at_once(
+    snapshot: Snapshot, leaves: bool
+) -> None:
+    """R 22.05.8: it doesn't clean up after such a job, and its GPUs stay in use for ever."""
+    played = passes(*repeat(snapshot, 3), later(snapshot, "20s")).passes
+    assert [len(acts.kind("job_requeue")) for acts in played] == [0, 0, int(leaves), 0]
 
 
 def test_a_running_job_is_never_requeued_unless_the_site_wants_it() -> None:
