@@ -242,8 +242,13 @@ def test_events_are_followed_until_ctrl_c(site: Site) -> None:
     store = open_store(site.state_dir, NOON).store
     program = [sys.executable, "-m", "slurm_flex.cli.main", "events", "--follow", "--json"]
     store.write_events([Entry(NOON, "lost", "the first")])
+    # What a shell starts in the background inherits that SIGINT is ignored.
+    heeds = ["env", "--default-signal=INT"]
     with subprocess.Popen(
-        [*program, "--since", "3650d"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*heeds, *program, "--since", "3650d"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as following:
         assert following.stdout is not None
         assert following.stderr is not None
