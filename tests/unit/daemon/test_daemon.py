@@ -111,6 +111,7 @@ def test_sigterm_ends_it(stage: Stage) -> None:
 
 
 def test_sighup_takes_new_files_and_keeps_the_old_ones_if_they_are_bad(stage: Stage) -> None:
+    """Scenario 67."""
     tries: list[str] = []
 
     def reload() -> Outside:

@@ -111,6 +111,7 @@ class TestARequestThatFailed:
         assert all(one.after >= timedelta(0) for one in played.all.of(JobStart))
 
     def test_leaves_the_neighbours_alone(self) -> None:
+        """Scenario 8: VMs bear the names of a job's nodes, so that nobody takes another's."""
         neighbours = (
             node("c1-gx-[2-3]", "alloc#"),
             job(52, nodes="c1-gx-[2-3]", starts="-2h"),
