@@ -68,12 +68,10 @@ def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
         world.settle(sick)
         return
     world.recall.told.pop(f"crowd-sick/{pool.id}", None)
-    spare = world.settings.health_partial_node == "replace"
-    idle = [
-        m
-        for m in sick
-        if not m.is_busy and m.name not in held and (spare or not _shared_by_jobs(world, m))
-    ]
+    kept = {m.name for m in sick if _is_shared(world, m)}
+    if world.settings.health_partial_node == "replace":
+        kept = set()
+    idle = [m for m in sick if not m.is_busy and m.name not in held and m.name not in kept]
     world.settle(sick)
     if not idle:
         return
@@ -144,9 +142,19 @@ def _let_go_again(world: World) -> Iterator[Action]:
             yield JobRelease(job=job.id, why="its prolog failed on a broken node, not by its fault")
 
 
-def _shared_by_jobs(world: World, member: Member) -> bool:
-    """Several jobs were on it at once: each had only a part of the node."""
-    return len(world.recall.last.occupants.get(member.name, ())) > 1
+def _is_shared(world: World, member: Member) -> bool:
+    """Several jobs were on it when it fell ill: each had only a part of the node.
+
+    One of them is still there to tell; jobs that had all left before have nothing to do with it.
+    """
+    key = f"shared/{member.pool.id}/{member.name}"
+    before = set(world.recall.last.occupants.get(member.name, ()))
+    now = {job.id for job in member.jobs}
+    together = len(now) > 1 or (bool(now & before) and len(now | before) > 1)
+    if not together and key not in world.recall.last.sightings:
+        return False
+    world.recall.see(key)
+    return True
 
 
 def _is_crowd(world: World, pool: Pool, sick: list[Member]) -> bool:
