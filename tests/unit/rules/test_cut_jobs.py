@@ -34,6 +34,18 @@ def ends_at_noon(*more: Thing, state: str = "idle", **about: object) -> Snapshot
     )
 
 
+def test_a_request_that_no_list_shows_is_not_sent_again_for_a_job_that_is_cut() -> None:
+    """One of its nodes is up and loses its VM while the other waits for one."""
+    mine = job(51, nodes="c1-gx-[0-1]", starts="-10m")
+    nodes = (node("c1-gx-0", "alloc"), node("c1-gx-1", "alloc#"))
+    there = world(*nodes, mine, instance("c1-gx-0"), now="-2m30s")
+    gone = world(*nodes, mine)
+    played = passes(there, world(*nodes, mine, now="-35s"), gone)
+    assert [one.nodes for one in played[0].of(MakeRequest)] == [("c1-gx-1",)]
+    assert played[2].nodes(NodeDown) == {"c1-gx-0"}
+    assert not played[2].of(MakeRequest)
+
+
 class TestAJobThatExpiredWithItsNode:
     """Scenario 72: requeued without Slurm's 120 s, once nothing of the old VM is left."""
 
