@@ -133,6 +133,7 @@ def _remember(world: World) -> None:
                 ends=world.end_of(member),
                 request=request.name if request is not None else None,
             )
+                maintenance=world.maintenance_of(member),
         elif member.phase in (Phase.OFF, Phase.LEAVING):
             recall.instances.pop(member.name, None)
         if member.jobs:

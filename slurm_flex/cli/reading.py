@@ -220,7 +220,8 @@ def _why_node(node: dict[str, Any], found: dict[str, Any], now: datetime) -> Non
             "reason": node["reason"],
             "VM": node["vm"] and f"{node['vm']} (id {node['vm_id']})",
             "VM since": node["vm_created"] and f"{at(node['vm_created'])}",
-            "ends": node["ends"] and f"{at(node['ends'])} (in {until(node['ends'], now)})",
+            "ends": node["ends"]
+            and f"{at(node['ends'])} (in {until(node['ends'], now)}){words.end_cause(node)}",
             "longest job that fits": until(node["ends"], now) if node["phase"] == "up" else None,
             "request": node["request"],
             "jobs": node["jobs"],

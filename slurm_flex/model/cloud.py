@@ -32,6 +32,8 @@ class Instance:
     terminates: datetime | None = None
     labels: Mapping[str, str] | None = None
     error: CloudError | None = None
+    maintenance: datetime | None = None
+    """when its host's maintenance begins, which ends the VM"""
 
     @property
     def is_real(self) -> bool:

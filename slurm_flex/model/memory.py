@@ -28,6 +28,8 @@ class KnownInstance:
     created: datetime | None
     ends: datetime | None
     request: str | None = None
+    maintenance: datetime | None = None
+    """`ends`, where it is the begin of its host's maintenance"""
 
 
 @dataclass(frozen=True, slots=True)

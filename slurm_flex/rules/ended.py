@@ -25,6 +25,8 @@ from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job
 from slurm_flex.model.memory import Restart
+from slurm_flex.rules import maintenance
+from slurm_flex.rules.maintenance import FLEX_LIMIT, HOST_MAINTENANCE
 from slurm_flex.rules.release import release_job
 from slurm_flex.rules.reserved import reserved_end
 from slurm_flex.rules.telling import down_keeping_reason, tell_the_cut
@@ -40,14 +42,19 @@ def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
         ended = [m for m in world.undecided(Phase.ENDING, Phase.HELD) if m.pool.id == pool.id]
         expired: list[Member] = []
+        maintained: list[Member] = []
         lost: list[Member] = []
         for member in ended:
             if member.node is None or not _is_counted_on(member):
+                continue
+            if maintenance.has_begun(world, member):
+                maintained.append(member)
                 continue
             ends = _known_end(world, member)
             at_end = ends is not None and world.now >= ends - world.settings.clock_skew
             (expired if at_end else lost).append(member)
         yield from _expire(world, expired)
+        yield from _expire(world, maintained, HOST_MAINTENANCE)
         yield from _lose(world, pool, lost)
     yield from _cut_short(world)
     yield from _restart(world)
@@ -79,7 +86,9 @@ def _known_end(world: World, member: Member) -> datetime | None:
     return min(reserved, default=None)
 
 
-def _expire(world: World, members: list[Member]) -> Iterator[Action]:
+def _expire(
+    world: World, members: list[Member], what: str = f"{FLEX_LIMIT} reached"
+) -> Iterator[Action]:
     held = [member for member in members if member.phase is Phase.HELD]
     ours = [member for member in members if member.phase is not Phase.HELD]
     yield from down_keeping_reason(held)
@@ -90,17 +99,16 @@ def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     for member in ours:
         world.recall.power_ups.pop(member.name, None)  # a static node comes back at once
     world.settle(members)
-    yield from _remember(world, ours)
+    yield from _remember(world, ours, what)
     world.put_down.update(names)
     world.cut_jobs_on(ours)
-    yield NodeDown(nodes=names, reason=EXPIRED, why="the VM reached its end of life")
-    yield NodePowerDown(nodes=names, how="plain", reason=EXPIRED, why="its VM has ended")
-    yield Event(
-        event="NODE_EXPIRED", nodes=names, text="Flex-start limit reached", why="end of life"
-    )
+    reason = f"{EXPIRED}: {what}" if what == HOST_MAINTENANCE else EXPIRED
+    yield NodeDown(nodes=names, reason=reason, why=f"the VM has ended: {what}")
+    yield NodePowerDown(nodes=names, how="plain", reason=reason, why="its VM has ended")
+    yield Event(event="NODE_EXPIRED", nodes=names, text=what, why="end of life")
 
 
-def _remember(world: World, members: list[Member]) -> Iterator[Action]:
+def _remember(world: World, members: list[Member], what: str) -> Iterator[Action]:
     """Enter the jobs that the end cuts, for their restart, and tell them why."""
     gone = {member.name: _last_id(world, member) for member in members}
     cut = _jobs_on(members)
@@ -114,8 +122,8 @@ def _remember(world: World, members: list[Member]) -> Iterator[Action]:
                 instances={name: gone[name] for name in component.nodes if name in gone},
                 at=world.now,
             )
-    what = f"Flex-start limit reached at {world.now:%m-%d %H:%M} UTC"
-    yield from tell_the_cut(world, cut, what, "restarts on a new VM")
+    told = f"{what} at {world.now:%m-%d %H:%M} UTC"
+    yield from tell_the_cut(world, cut, told, "restarts on a new VM")
     yield from _send_back_components(world, cut, "another component's node expired")
 
 
@@ -187,7 +195,7 @@ def _cut_short(world: World) -> Iterator[Action]:
         if member.pool.is_flex_start
         and member.instance is not None
         and (member.instance.terminates is None or world.now < member.instance.terminates)
-        and (ends := world.end_of(member)) is not None
+        and (ends := world.life_end_of(member)) is not None
         and ends != member.instance.terminates
         and member.pool.run_duration.total_seconds() < 600
         and world.now >= ends

@@ -14,6 +14,7 @@ from slurm_flex.failures import Failure, classify
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job, Request
 from slurm_flex.rules.failure import describe, pool_waits
+from slurm_flex.rules.maintenance import HOST_MAINTENANCE
 from slurm_flex.rules.telling import may_comment
 from slurm_flex.text import one_line
 from slurm_flex.world import World
@@ -119,12 +120,28 @@ def _node_story(world: World, member: Member) -> str | None:
     if member.phase is Phase.OFF and (story := _static_story(world, member)) is not None:
         return story
     is_untrue = _is_stale(comment) or (member.phase is Phase.UP and comment == f"{OWN_COMMENT}off")
-    if member.phase in (Phase.UP, Phase.OFF) and is_untrue:
-        ends = world.end_of(member)
-        return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else f"{OWN_COMMENT}off"
+    if member.phase in (Phase.UP, Phase.OFF) and (is_untrue or _has_news(world, member, comment)):
+        return _end_story(world, member)
     if member.phase is Phase.OFF and comment.startswith(f"{OWN_COMMENT}ends"):
         return f"{OWN_COMMENT}off"
     return None
+
+
+def _has_news(world: World, member: Member, comment: str) -> bool:
+    """Its end was told, and then its host's maintenance was announced, moved or called off."""
+    return (
+        member.phase is Phase.UP
+        and comment.startswith(f"{OWN_COMMENT}ends")
+        and (HOST_MAINTENANCE in comment or world.maintenance_of(member) is not None)
+    )
+
+
+def _end_story(world: World, member: Member) -> str:
+    ends = world.end_of(member)
+    if ends is None:
+        return f"{OWN_COMMENT}off"
+    cause = f", {HOST_MAINTENANCE}" if world.maintenance_of(member) is not None else ""
+    return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC{cause}"
 
 
 def _static_story(world: World, member: Member) -> str | None:
