@@ -115,8 +115,9 @@ def _look(world: World) -> None:
     for member in world.members.values():
         if member.phase in (Phase.ASKED, Phase.QUEUED, Phase.BOOTING):
             recall.see(f"power-up/{member.pool.id}/{member.name}")
-            if member.is_allocated:
-                recall.see(f"occupied/{member.pool.id}/{member.name}")
+            key = f"occupied/{member.pool.id}/{member.name}"
+            if member.is_allocated or key in recall.last.sightings:
+                recall.see(key)  # for as long as it powers up: not by hand, but for a job
 
 
 def _remember(world: World) -> None:
@@ -132,8 +133,8 @@ def _remember(world: World) -> None:
                 created=member.instance.created,
                 ends=world.end_of(member),
                 request=request.name if request is not None else None,
-            )
                 maintenance=world.maintenance_of(member),
+            )
         elif member.phase in (Phase.OFF, Phase.LEAVING):
             recall.instances.pop(member.name, None)
         if member.jobs:
