@@ -17,6 +17,7 @@ from slurm_flex.actions import (
     DeleteInstances,
     JobAction,
     JobComment,
+    JobStart,
     NodeAction,
     NodeDown,
     NodeDrain,
@@ -87,7 +88,7 @@ def plan(snapshot: Snapshot, memory: Memory) -> tuple[tuple[Action, ...], Memory
     _look(world)
     decided = [action for rule in RULES for action in rule(world)]
     _remember(world)
-    return tuple(_in_order(_merged(_agreeing(decided)))), recall.freeze()
+    return tuple(_in_order(_merged(_with_last_starts(_agreeing(decided))))), recall.freeze()
 
 
 def close_breaker(memory: Memory, pool: str, now: datetime) -> Memory:
@@ -193,6 +194,16 @@ def _agreeing(actions: list[Action]) -> list[Action]:
         else:
             kept.append(action)
     return kept
+
+
+def _with_last_starts(actions: list[Action]) -> list[Action]:
+    """A job that several rules send back starts when the last of them lets it."""
+    last: dict[int, JobStart] = {}
+    for action in actions:
+        if isinstance(action, JobStart):
+            known = last.setdefault(action.job, action)
+            last[action.job] = max(known, action, key=lambda one: one.after)
+    return [one for one in actions if not isinstance(one, JobStart) or one is last[one.job]]
 
 
 def _merged(actions: Iterable[Action]) -> list[Action]:

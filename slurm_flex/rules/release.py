@@ -106,12 +106,17 @@ def force_down(world: World, members: list[Member], reason: str, why: str) -> It
 
 
 def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[Action]:
-    """Not before the back-off is over. Repeated in the next passes until Slurm has taken it."""
-    wait = max(wait, timedelta(0))
+    """Not before the back-off is over, and not before one that it waits for already.
+
+    Repeated in the next passes until Slurm has taken it.
+    """
+    delay = Delay(world.now + max(wait, timedelta(0)), why)
     for job in world.components(group):
         if job.is_requeueable or job.is_pending:
-            world.recall.delays[str(job.id)] = Delay(world.now + wait, why)
-            yield JobStart(job=job.id, after=wait, why=why)
+            known = world.recall.delays.get(str(job.id), delay)
+            longest = max(delay, known, key=lambda one: one.until)
+            world.recall.delays[str(job.id)] = longest
+            yield JobStart(job=job.id, after=longest.until - world.now, why=longest.why)
 
 
 def give_back(
