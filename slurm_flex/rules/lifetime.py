@@ -32,6 +32,7 @@ from slurm_flex.rules.maintenance import (
 )
 from slurm_flex.rules.renewal import renew
 from slurm_flex.rules.reserved import LAPSES_AFTER, TOGETHER, stands_for
+from slurm_flex.rules.telling import tell_the_cut
 from slurm_flex.world import SHORTEST_RUN, World
 
 GOES_HOME = "slurm-flex: near its end of life"
@@ -198,10 +199,20 @@ def _warn(world: World) -> Iterator[Action]:
             and timedelta(0) < left <= world.settings.expiry_grace
             and world.recall.once(f"requeued/{key}")
         ):
-            world.recall.restarts[str(job.id)] = Restart(
-                nodes=job.nodes, instances={}, at=world.now
-            )
-            yield JobRequeue(job=job.id, why="its node ends in a moment: leave in good order")
+            yield from _leave_in_order(world, job, ends)
+
+
+def _leave_in_order(world: World, job: Job, ends: datetime) -> Iterator[Action]:
+    """Nothing of it is left on nodes that it leaves so: it may start elsewhere at once, and the
+    reservation keeps it off these."""
+    key = str(job.id)
+    world.recall.expiries[key] = world.recall.expiries.get(key, 0) + 1
+    world.recall.restarts[key] = Restart(nodes=job.nodes, instances={}, at=world.now)
+    cause = _cause_of(world, job, ends)
+    what = cause if cause == HOST_MAINTENANCE else f"{cause} reached"
+    told = f"{what} at {ends:%m-%d %H:%M} UTC"
+    yield from tell_the_cut(world, [job], told, "restarts on a new VM")
+    yield JobRequeue(job=job.id, why="its node ends in a moment: leave in good order")
 
 
 def _end_under(world: World, job: Job) -> datetime | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slurm_flex.actions import JobNotify, JobSignal, NodePowerDown, Reserve, Unreserve
+from slurm_flex.actions import JobComment, JobNotify, JobSignal, NodePowerDown, Reserve, Unreserve
 from slurm_flex.model import Memory, Snapshot
 from tests.builders import (
     OWN_FLAGS,
@@ -204,6 +204,8 @@ def test_with_expiry_requeue_jobs_leave_in_order() -> None:
     assert not decide(snapshot("+3m")).kind("job_requeue")  # type: ignore[arg-type]
     acts = decide(snapshot("+50s"))  # type: ignore[arg-type]
     assert [getattr(one, "job", 0) for one in acts.kind("job_requeue")] == [51]
+    said = "flex: Flex-start limit reached at 12-01 12:00 UTC, restarts on a new VM"
+    assert [one.text for one in acts.of(JobComment)] == [said]
 
 
 def on_two_nodes(version: str, second_ends: str = "+50s", **job_fields: Any) -> Snapshot:
