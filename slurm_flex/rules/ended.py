@@ -225,7 +225,7 @@ def _restart(world: World) -> Iterator[Action]:
             yield JobComment(
                 job=job.id,
                 text=f"{OWN_COMMENT}held: cut {world.recall.expiries[key]} times by the "
-                f"Flex-start limit; it needs checkpoints or a shorter --time",
+                f"end of its node; it needs checkpoints or a shorter --time",
                 why="the user must act",
             )
         elif job.waits_for_begin_time:
@@ -269,6 +269,6 @@ def _can_never_finish(world: World, job: Job) -> bool:
         pool.run_duration
         for pool in world.pools
         for partition in world.cluster.partitions_of(pool)
-        if partition.id == job.partition
+        if partition.id == job.partition and pool.is_flex_start
     ]
-    return job.time_limit is None or (bool(lives) and job.time_limit > max(lives))
+    return bool(lives) and (job.time_limit is None or job.time_limit > max(lives))

@@ -9,6 +9,7 @@ import pytest
 from slurm_flex.actions import (
     Event,
     JobComment,
+    JobHold,
     JobNotify,
     JobStart,
     MakeRequest,
@@ -274,6 +275,25 @@ class TestWhenItComes:
         )
         acts = passes(world(node("c1-gx-0", "idle$"), made), memory=Memory()).last
         assert {one.reason for one in acts.of(NodeDown)} == {MAINTAINED}
+
+
+@pytest.mark.parametrize(("model", "held"), [("FLEX_START", True), ("ON_DEMAND", False)])
+def test_only_where_lives_are_short_a_job_is_held_for_being_cut_too_often(
+    model: str, held: bool
+) -> None:
+    def seen(*things: Thing, now: str) -> Snapshot:
+        return world(pool("gx", model=model), *things, settings={"max_expiries": 2}, now=now)
+
+    mine = job(51, "R", nodes="c1-gx-0", starts="-6h", limit=None)
+    requeued = job(51, reason="BeginTime", starts="+2m10s", limit=None, restarts=2)
+    up, off = node("c1-gx-0", "alloc"), node("c1-gx-0", "idle~", reason=MAINTAINED, since="+10s")
+    played = passes(
+        seen(up, mine, instance("c1-gx-0", maintenance="now"), now="-30s"),
+        seen(up, mine, now="+10s"),
+        seen(off, requeued, now="+75s"),
+        memory=Memory(expiries={"51": 1}),
+    )
+    assert [bool(played.last.of(kind)) for kind in (JobHold, JobStart)] == [held, not held]
 
 
 @pytest.mark.parametrize(
