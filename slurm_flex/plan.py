@@ -39,6 +39,7 @@ from slurm_flex.rules import (
     ended,
     floor,
     holdback,
+    journal,
     launch,
     leftovers,
     lifetime,
@@ -75,6 +76,7 @@ RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
     stuck.plan,
     orphans.plan,
     holdback.plan,
+    journal.plan,
     narrate.plan,
 )
 

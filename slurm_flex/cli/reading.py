@@ -261,7 +261,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What happened: expiries, requests, failures, replacements.
+    """What happened: expiries, requests, failures, replacements. `explain` knows the kinds.
 
     The whole journal is for the owner of the state folder and for root; others see the last lines
     of it, out of the status file.

@@ -98,6 +98,11 @@ class Request:
         return self.state == "SUCCEEDED"
 
     @property
+    def was_accepted(self) -> bool:
+        """It stands or stood in the queue."""
+        return self.state in {"ACCEPTED", "SUCCEEDED"}
+
+    @property
     def is_terminal(self) -> bool:
         return self.state in _TERMINAL
 

@@ -12,7 +12,6 @@ from datetime import timedelta
 
 from slurm_flex.actions import (
     Action,
-    Event,
     JobNotify,
     JobRequeue,
     JobStart,
@@ -126,11 +125,6 @@ def give_back(
     groups = sorted({job.group for member in waiting for job in member.jobs})
     failure, back_off = note_failure(world, pool, key, groups[0] if groups else None, error)
     why = describe(failure, error)
-    if world.recall.once(f"failed/{pool.id}/{key}"):
-        names = tuple(member.name for member in waiting)
-        yield Event(
-            event="REQUEST_FAILED", pool=pool.id, nodes=names, text=why, why="a launch failed"
-        )
     for member in waiting:
         world.recall.node_waits[member.name] = back_off.until
     for group in groups:
