@@ -8,6 +8,7 @@ restarts on a node that isn't off yet; facts: slurm.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from slurm_flex.actions import (
@@ -115,7 +116,9 @@ def _remember(world: World, members: list[Member], what: str) -> Iterator[Action
     for job in cut:
         if not job.is_requeueable or job.is_completing:
             continue
-        world.recall.expiries[str(job.id)] = world.recall.expiries.get(str(job.id), 0) + 1
+        if str(job.id) not in world.recall.restarts:  # else it was sent away, and is still there
+            count = world.recall.expiries.get(str(job.id), 0)
+            world.recall.expiries[str(job.id)] = count + 1
         for component in world.components(job.group):
             world.recall.restarts[str(component.id)] = Restart(
                 nodes=component.nodes,
@@ -215,6 +218,8 @@ def _restart(world: World) -> Iterator[Action]:
         if job is None or _is_over(job, restart):
             del world.recall.restarts[key]
             continue
+        if job.is_completing:  # Slurm counts its 120 s from the end of the last step
+            world.recall.restarts[key] = replace(restart, at=world.now)
         if not job.is_pending or job.is_completing or job.was_just_requeued:
             continue
         if not _is_all_gone(world, restart):
@@ -251,6 +256,8 @@ def _is_all_gone(world: World, restart: Restart) -> bool:
         member = world.members.get(name)
         if member is None or member.phase in (Phase.UNKNOWN, Phase.LEAVING):
             return False
+        if _was_left_in_order(world, member, old_id):
+            continue
         if member.node is None or member.node.is_believed_up:
             return False
         instance = member.instance
@@ -259,6 +266,26 @@ def _is_all_gone(world: World, restart: Restart) -> bool:
         if instance.is_dying or member.phase is Phase.OFF or instance.id == old_id:
             return False
     return True
+
+
+def _was_left_in_order(world: World, member: Member, old_id: str | None) -> bool:
+    """It was requeued before its node ends, and the slurmd there has cleaned up after it.
+
+    Slurm sees to that itself while the slurmd answers: the job is COMPLETING until it has. Our
+    reservation keeps it off what is about to end.
+    """
+    node, instance = member.node, member.instance
+    if node is None or not node.is_believed_up or node.is_down or node.is_not_responding:
+        return False
+    if instance is None or not instance.is_running or instance.id != old_id:
+        return False
+    ends = world.end_of(member)
+    if ends is None or ends - world.now > world.settings.expiry_grace:
+        return True
+    return any(
+        member.name in reservation.nodes and reservation.is_active(world.now)
+        for reservation in world.own_reservations
+    )
 
 
 def _can_never_finish(world: World, job: Job) -> bool:

@@ -203,11 +203,12 @@ def _warn(world: World) -> Iterator[Action]:
 
 
 def _leave_in_order(world: World, job: Job, ends: datetime) -> Iterator[Action]:
-    """Nothing of it is left on nodes that it leaves so: it may start elsewhere at once, and the
-    reservation keeps it off these."""
+    """It may start elsewhere as soon as it has left; should a node end sooner, `ended` waits for
+    its old VM to be gone, as after any other end."""
     key = str(job.id)
+    left = {n: m.instance.id for n in job.nodes if (m := world.members.get(n)) and m.instance}
     world.recall.expiries[key] = world.recall.expiries.get(key, 0) + 1
-    world.recall.restarts[key] = Restart(nodes=job.nodes, instances={}, at=world.now)
+    world.recall.restarts[key] = Restart(nodes=job.nodes, instances=left, at=world.now)
     cause = _cause_of(world, job, ends)
     what = cause if cause == HOST_MAINTENANCE else f"{cause} reached"
     told = f"{what} at {ends:%m-%d %H:%M} UTC"
