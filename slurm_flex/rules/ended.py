@@ -15,7 +15,6 @@ from slurm_flex.actions import (
     Action,
     DeleteInstances,
     Event,
-    JobComment,
     JobHold,
     JobStart,
     NodeDown,
@@ -24,13 +23,13 @@ from slurm_flex.actions import (
 )
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
-from slurm_flex.model import OWN_COMMENT, Job
+from slurm_flex.model import Job
 from slurm_flex.model.memory import Restart
 from slurm_flex.rules import maintenance
 from slurm_flex.rules.maintenance import FLEX_LIMIT, HOST_MAINTENANCE
 from slurm_flex.rules.release import release_job
 from slurm_flex.rules.reserved import reserved_end
-from slurm_flex.rules.telling import down_keeping_reason, tell_the_cut
+from slurm_flex.rules.telling import down_keeping_reason, last_words, tell_the_cut
 from slurm_flex.world import REQUEUE_PENALTY, World
 
 EXPIRED = "slurm-flex: expired"
@@ -125,8 +124,10 @@ def _remember(world: World, members: list[Member], what: str) -> Iterator[Action
                 instances={name: gone[name] for name in component.nodes if name in gone},
                 at=world.now,
             )
-    told = f"{what} at {world.now:%m-%d %H:%M} UTC"
-    yield from tell_the_cut(world, cut, told, "restarts on a new VM")
+    for job in cut:
+        ends = [e for m in members if job in m.jobs and (e := _known_end(world, m)) is not None]
+        told = f"{what} at {min(ends, default=world.now):%m-%d %H:%M} UTC"
+        yield from tell_the_cut(world, [job], told, "restarts on a new VM")
     yield from _send_back_components(world, cut, "another component's node expired")
 
 
@@ -224,17 +225,19 @@ def _restart(world: World) -> Iterator[Action]:
             continue
         if not _is_all_gone(world, restart):
             continue
-        del world.recall.restarts[key]
         if _can_never_finish(world, job):
-            yield JobHold(job=job.id, why="it needs longer than a node lives and saved nothing")
-            yield JobComment(
-                job=job.id,
-                text=f"{OWN_COMMENT}held: cut {world.recall.expiries[key]} times by the "
-                f"end of its node; it needs checkpoints or a shorter --time",
-                why="the user must act",
-            )
-        elif job.waits_for_begin_time:
+            yield from _hold(world, job)  # in each pass until Slurm shows it held
+            continue
+        del world.recall.restarts[key]
+        if job.waits_for_begin_time:
             yield JobStart(job=job.id, why="its nodes expired: nobody's fault, so no penalty")
+
+
+def _hold(world: World, job: Job) -> Iterator[Action]:
+    cut = world.recall.expiries[str(job.id)]
+    yield JobHold(job=job.id, why="it needs longer than a node lives and saved nothing")
+    told = f"held: cut {cut} times by the end of its node; it needs checkpoints or a shorter --time"
+    yield from last_words(world, job, told, why="the user must act")
 
 
 def _is_over(job: Job, restart: Restart) -> bool:
