@@ -72,7 +72,7 @@ def _is_counted_on(member: Member) -> bool:
 
 def _known_end(world: World, member: Member) -> datetime | None:
     """The end of the VM that is or was here: its own word, else what we last knew or reserved."""
-    if (ends := world.end_of(member)) is not None:
+    if (ends := maintenance.announced(world, member) or world.end_of(member)) is not None:
         return ends
     known = world.recall.instances.get(member.name)
     if known is not None and known.ends is not None:

@@ -27,12 +27,15 @@ def is_planned_for(world: World, member: Member) -> bool:
 
 def has_begun(world: World, member: Member) -> bool:
     """The VM that is or was here had one announced, and its time has come."""
-    begins = _announced(world, member)
+    begins = announced(world, member)
     return begins is not None and world.now >= begins - world.settings.clock_skew
 
 
-def _announced(world: World, member: Member) -> datetime | None:
-    """By the VM's own word, by what we last knew of it, or by our reservation."""
+def announced(world: World, member: Member) -> datetime | None:
+    """By the VM's own word, by what we last knew of it, or by our reservation.
+
+    A dead VM's listing needn't tell any more why it died.
+    """
     if (begins := world.maintenance_of(member)) is not None:
         return begins
     known = world.recall.instances.get(member.name)

@@ -254,6 +254,12 @@ class TestWhenItComes:
         assert played.last.nodes("delete_instances") == {"c1-gx-0"}
         assert not played.memory.launches
 
+    def test_its_job_is_told_the_time_of_it_though_the_dead_vm_says_another(self) -> None:
+        mine = job(51, "R", nodes="c1-gx-0", starts="-6h")
+        dead = instance("c1-gx-0", "TERMINATED", ends="+6d")
+        told = passes(self.before(mine), self.after(mine, dead)).last.one(JobComment).text
+        assert "host maintenance at 12-01 12:00 UTC" in told
+
     def test_its_job_is_told_and_starts_again_at_once(self) -> None:
         mine = job(51, "R", nodes="c1-gx-0", starts="-6h")
         requeued = job(51, reason="BeginTime", starts="+2m10s", restarts=1)
