@@ -143,7 +143,8 @@ def _remember(world: World) -> None:
         if member.jobs:
             before = recall.occupants.get(member.name, ()) if member.phase is Phase.SICK else ()
             now = {job.id for job in member.jobs}
-            recall.occupants[member.name] = tuple(sorted({*before, *now}))
+            met = now | set(before) if now & set(before) else now
+            recall.occupants[member.name] = tuple(sorted(met))
         elif member.phase is not Phase.SICK:
             recall.occupants.pop(member.name, None)
         if not member.waits_for_vm:

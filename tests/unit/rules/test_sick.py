@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slurm_flex.model import Snapshot
-from tests.builders import decide, half_seen, instance, job, node, passes, pool, repeat, world
+from tests.builders import (
+    decide,
+    half_seen,
+    instance,
+    job,
+    later,
+    node,
+    passes,
+    pool,
+    repeat,
+    world,
+)
 
 BROKEN = "slurm-flex: health: GPU 3 fell off the bus"
 
@@ -80,9 +93,25 @@ def test_unless_the_site_wants_it_replaced() -> None:
 @pytest.mark.parametrize("met", [(), (53,)])
 def test_jobs_that_shared_it_and_left_before_it_fell_ill_keep_nothing(met: tuple[int, ...]) -> None:
     """The one that met the fault had the node to itself, whether a pass saw it there or not."""
-    assert is_replaced(
-        on_it(51, 52, now="-1m"), on_it(*met, state=BUSY, now="-30s"), on_it(state=IDLE)
+    before, ill = on_it(51, 52, now="-1m"), on_it(*met, state=BUSY, now="-30s")
+    assert is_replaced(before, ill, on_it(state=IDLE))
+    assert is_replaced(before, ill, later(ill, "10s"), later(ill, "20s"), on_it(state=IDLE))
+
+
+def test_the_job_that_met_the_fault_counts_it_and_not_those_that_had_left() -> None:
+    def seen(*there: int, state: str, now: str) -> Snapshot:
+        waits = [job(number, restarts=1) for number in (51, 52, 53) if number not in there]
+        snapshot = on_it(*there, state=state, now=now)
+        jobs = (*snapshot.slurm.jobs, *waits)
+        return replace(snapshot, slurm=replace(snapshot.slurm, jobs=jobs))
+
+    played = passes(
+        seen(51, 52, state="mix", now="-1m"),
+        seen(53, state=BUSY, now="-30s"),
+        seen(53, state=BUSY, now="-20s"),
+        seen(state=IDLE, now="now"),
     )
+    assert played.memory.health_restarts == {"53": 1}
 
 
 def test_a_foreign_drain_is_never_touched() -> None:
