@@ -47,8 +47,9 @@ def take_lock(
     *,
     patience: timedelta = timedelta(0),
     sleep: Callable[[float], None] = time.sleep,
+    told: Callable[[str], None] | None = None,
 ) -> ActingLock:
-    """Take the lock, waiting for it no longer than `patience`.
+    """Take the lock, waiting for it no longer than `patience`; `told` by whom if it has to wait.
 
     Raises SomebodyActs with the pid of the holder, and FlexError where the folder can't be used.
     """
@@ -61,12 +62,13 @@ def take_lock(
         raise FlexError(error.strerror or str(error), where=str(file), fix=fix) from error
     looks = round(patience.total_seconds() / _LOOK_EVERY_SECONDS)
     while not _lock(handle):
+        holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
         if looks <= 0:
-            holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
             os.close(handle)
-            raise SomebodyActs(
-                f"another slurm-flex acts already (pid {holder or 'unknown'})", where=str(file)
-            )
+            raise SomebodyActs(f"another slurm-flex acts already (pid {holder})", where=str(file))
+        if told is not None:
+            told(holder)
+            told = None
         sleep(_LOOK_EVERY_SECONDS)
         looks -= 1
     os.truncate(handle, 0)

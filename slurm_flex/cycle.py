@@ -144,6 +144,13 @@ class Cycle:
     def close(self) -> None:
         self._store.close()
 
+    def read_memory_again(self) -> None:
+        """For whoever lets go of the acting lock between passes. Raises MemoryFileError."""
+        opened = self._open_memory(self._clock())
+        self._store.close()
+        self._store, self._memory = opened.store, opened.memory
+        self._complaints += [opened.complaint] if opened.complaint else []
+
     # --- memory
 
     def _renew_store(self, now: datetime, errors: list[str]) -> None:

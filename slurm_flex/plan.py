@@ -17,6 +17,7 @@ from slurm_flex.actions import (
     DeleteInstances,
     JobAction,
     JobComment,
+    JobStart,
     NodeAction,
     NodeDown,
     NodeDrain,
@@ -39,6 +40,7 @@ from slurm_flex.rules import (
     ended,
     floor,
     holdback,
+    journal,
     launch,
     leftovers,
     lifetime,
@@ -75,6 +77,7 @@ RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
     stuck.plan,
     orphans.plan,
     holdback.plan,
+    journal.plan,
     narrate.plan,
 )
 
@@ -88,7 +91,7 @@ def plan(snapshot: Snapshot, memory: Memory) -> tuple[tuple[Action, ...], Memory
     _look(world)
     decided = [action for rule in RULES for action in rule(world)]
     _remember(world)
-    return tuple(_in_order(_merged(_agreeing(decided)))), recall.freeze()
+    return tuple(_in_order(_merged(_with_last_starts(_agreeing(decided))))), recall.freeze()
 
 
 def close_breaker(memory: Memory, pool: str, now: datetime) -> Memory:
@@ -116,8 +119,9 @@ def _look(world: World) -> None:
     for member in world.members.values():
         if member.phase in (Phase.ASKED, Phase.QUEUED, Phase.BOOTING):
             recall.see(f"power-up/{member.pool.id}/{member.name}")
-            if member.is_allocated:
-                recall.see(f"occupied/{member.pool.id}/{member.name}")
+            key = f"occupied/{member.pool.id}/{member.name}"
+            if member.is_allocated or key in recall.last.sightings:
+                recall.see(key)  # for as long as it powers up: not by hand, but for a job
 
 
 def _remember(world: World) -> None:
@@ -133,13 +137,15 @@ def _remember(world: World) -> None:
                 created=member.instance.created,
                 ends=world.end_of(member),
                 request=request.name if request is not None else None,
+                maintenance=world.maintenance_of(member),
             )
         elif member.phase in (Phase.OFF, Phase.LEAVING):
             recall.instances.pop(member.name, None)
         if member.jobs:
             before = recall.occupants.get(member.name, ()) if member.phase is Phase.SICK else ()
             now = {job.id for job in member.jobs}
-            recall.occupants[member.name] = tuple(sorted({*before, *now}))
+            met = now | set(before) if now & set(before) else now
+            recall.occupants[member.name] = tuple(sorted(met))
         elif member.phase is not Phase.SICK:
             recall.occupants.pop(member.name, None)
         if not member.waits_for_vm:
@@ -192,6 +198,16 @@ def _agreeing(actions: list[Action]) -> list[Action]:
         else:
             kept.append(action)
     return kept
+
+
+def _with_last_starts(actions: list[Action]) -> list[Action]:
+    """A job that several rules send back starts when the last of them lets it."""
+    last: dict[int, JobStart] = {}
+    for action in actions:
+        if isinstance(action, JobStart):
+            known = last.setdefault(action.job, action)
+            last[action.job] = max(known, action, key=lambda one: one.after)
+    return [one for one in actions if not isinstance(one, JobStart) or one is last[one.job]]
 
 
 def _merged(actions: Iterable[Action]) -> list[Action]:

@@ -186,6 +186,7 @@ def _node(member: Member, world: World, memory: Memory) -> dict[str, Any]:
         "vm_error": _error(instance.error if instance else None),
         "stranger": member.stranger,
         "ends": _time(ends),
+        "maintenance": _time(world.maintenance_of(member)),
         "request": member.request.name if member.request else None,
         "launches": len(memory.asked.get(member.name, ())),
         "jobs": [job.id for job in member.jobs],

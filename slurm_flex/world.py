@@ -167,7 +167,24 @@ class World:
     # --- end of life
 
     def end_of(self, member: Member) -> datetime | None:
-        """When the member's VM ends, or is ended by us; None while that isn't known."""
+        """When the member's VM ends: its life, or sooner by its host; None while it isn't known."""
+        return self.maintenance_of(member) or self.life_end_of(member)
+
+    def maintenance_of(self, member: Member) -> datetime | None:
+        """When its host's maintenance ends the VM, if that is before its life is over.
+
+        One that began before the VM was made is another VM's.
+        """
+        instance = member.instance
+        if instance is None or instance.maintenance is None:
+            return None
+        if instance.created is not None and instance.maintenance <= instance.created:
+            return None
+        life = self.life_end_of(member)
+        return instance.maintenance if life is None or instance.maintenance < life else None
+
+    def life_end_of(self, member: Member) -> datetime | None:
+        """When the VM's duration is over, by Compute Engine or by us; None while not known."""
         instance = member.instance
         if instance is None:
             return None

@@ -171,6 +171,7 @@ def instance(
     cluster: str | None = "c1",
     pool: str | None = None,
     error: tuple[str, str] | None = None,
+    maintenance: When | None = None,
 ) -> tuple[InPool, ...]:
     """The VM behind a node. `status=None` is a place in the queue. `cluster=""` has no label of
     ours; with None the labels aren't known."""
@@ -185,6 +186,7 @@ def instance(
                 terminates=maybe(ends) if status is not None else None,
                 labels=None if cluster is None else {CLUSTER_LABEL: cluster} if cluster else {},
                 error=None if error is None else CloudError(*error),
+                maintenance=maybe(maintenance),
             ),
             pool,
         )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = timedelta(minutes=5)
 """How long a one-shot waits for another one; a daemon is not waited for."""
+_DAEMONS_PATIENCE: Final = timedelta(minutes=1)
+"""How long a daemon that starts waits for the pass of a one-shot."""
 
 
 def run() -> None:
@@ -40,13 +42,18 @@ def run() -> None:
     from slurm_flex.metrics import Metrics  # noqa: PLC0415
     from slurm_flex.publish import Publisher  # noqa: PLC0415
     from slurm_flex.sdnotify import Notifier  # noqa: PLC0415
-    from slurm_flex.wake import Ear  # noqa: PLC0415
+    from slurm_flex.wake import Ear, poke  # noqa: PLC0415
 
     settings = load_site(os.environ).settings
     set_up(settings.log_level)
     check_owner(Path(settings.state_dir))
     run_dir = Path(settings.run_dir)
-    with take_lock(run_dir), Ear(run_dir) as ear:
+
+    def waits(holder: str) -> None:
+        typer.echo(f"slurm-flex: waits for the pass of another one (pid {holder})", err=True)
+
+    patience = timedelta(0) if poke(run_dir) else _DAEMONS_PATIENCE
+    with take_lock(run_dir, patience=patience, told=waits), Ear(run_dir) as ear:
         metrics = Metrics() if settings.metrics_port else None
         if metrics is not None:
             metrics.serve(settings.metrics_port)
@@ -85,26 +92,17 @@ def reconcile(
 
         plan(snapshot_file="", as_json=as_json)
         return
-    from slurm_flex.acting import SomebodyActs, check_owner, take_lock  # noqa: PLC0415
+    from slurm_flex.acting import check_owner  # noqa: PLC0415
     from slurm_flex.cluster.site import load_site  # noqa: PLC0415
     from slurm_flex.logs import set_up  # noqa: PLC0415
-    from slurm_flex.wake import poke  # noqa: PLC0415
 
     settings = load_site(os.environ).settings
     set_up(settings.log_level)
     check_owner(Path(settings.state_dir))
-    run_dir = Path(settings.run_dir)
-    if poke(run_dir):
+    report = _passes(once)
+    if report is None:
         typer.echo("the daemon runs: it was woken and does it", err=True)
         return
-    try:
-        lock = take_lock(run_dir, patience=_PATIENCE)
-    except SomebodyActs:
-        if poke(run_dir):
-            return
-        raise
-    with lock:
-        report = _passes(once)
     if as_json:
         from slurm_flex.snapshot import dump_actions  # noqa: PLC0415
 
@@ -124,22 +122,19 @@ def reconcile(
         raise typer.Exit(1)
 
 
-def _passes(once: bool) -> Report:
-    """One pass, or as many as it takes until nothing is on its way. The report of the last."""
+def _passes(once: bool) -> Report | None:
+    """None: the daemon runs and was woken."""
     from slurm_flex.assembly import load_outside, memory_opener  # noqa: PLC0415
     from slurm_flex.cycle import Cycle  # noqa: PLC0415
     from slurm_flex.publish import Publisher  # noqa: PLC0415
+    from slurm_flex.reconcile import Reconcile  # noqa: PLC0415
 
     outside = load_outside(os.environ)
     settings = outside.site.settings
-    cycle = Cycle(outside, memory_opener(settings), utc_now)
-    publisher = Publisher(utc_now())
-    try:
-        while True:
-            report = cycle.run()
-            pause = publisher.publish(report)
-            if once or (pause == settings.interval and not report.did):
-                return report
-            time.sleep(pause.total_seconds())
-    finally:
-        cycle.close()
+
+    def open_cycle() -> Cycle:
+        return Cycle(outside, memory_opener(settings), utc_now)
+
+    return Reconcile(open_cycle, Publisher(utc_now()), time.sleep).run(
+        settings, once=once, patience=_PATIENCE
+    )

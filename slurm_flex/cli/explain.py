@@ -59,11 +59,35 @@ JOB_STATES: Final = {
     "JobHoldMaxRequeue": "Sent back too often: scontrol release JOB.",
     "NODE_FAIL": "Its node ended under it. Batch jobs are requeued, srun and salloc can't be.",
 }
+EVENTS: Final = {
+    "REQUEST_CREATED": "A resize request of ours is in Compute Engine's list.",
+    "REQUEST_ACCEPTED": "It stands in the queue for capacity, or was granted at once.",
+    "REQUEST_FAILED": "A launch failed; the text is Google's reason, the job has a back-off.",
+    "REQUEST_CANCELLED": "Nobody wants its nodes, it waited too long, or somebody cancelled it.",
+    "RESUME_TIMEOUT": "Slurm gave up waiting for a node; a live request keeps its place.",
+    "NODE_EXPIRING": "A job would outlast its node: it was told.",
+    "NODE_EXPIRED": "A VM ended on time: its Flex-start limit, or its host's maintenance.",
+    "NODE_COMPLETING": "A job's end hangs on a node.",
+    "BOOT_FAILED": "A VM came, and its slurmd did not register in time.",
+    "VM_LOST": "A VM is gone before its time.",
+    "VM_DELETION": "A VM was given back.",
+    "VM_REPORT_AND_REPLACEMENT": "A VM failed a check or fell silent: it is replaced.",
+    "VM_SLURM_DRAIN": "A node was drained, by a check or by a person.",
+    "VM_SLURM_POWER_DOWN": "Slurm powers a node down that has a VM.",
+    "VM_REBOOT": "A reboot of a node was asked for.",
+    "FOREIGN_VM": "A VM that isn't ours is in our group; it is left alone.",
+    "POOL_VANISHED": "Many VMs are gone at once: it is looked again before anything is done.",
+    "POOL_SICK": "Many nodes are sick at once: none is replaced, a person must look.",
+    "BREAKER_OPEN": "Launches of a pool fail for a reason that retries don't mend.",
+    "BREAKER_CLOSED": "The pool's probe came up: launches go on.",
+    "UNKNOWN_STATE": "Slurm prints a node state that no rule knows.",
+}
 _TABLES: Final = {
     "phase of slurm-flex": PHASES,
     "letter behind a node's state": LETTERS,
     "state of a node": STATES,
     "state or reason of a job": JOB_STATES,
+    "kind of event": EVENTS,
 }
 _LONG: Final = {
     "POWERED_DOWN": "~", "POWERING_UP": "#", "POWERING_DOWN": "%", "POWER_DOWN": "!",
@@ -77,7 +101,8 @@ _LONG: Final = {
 
 def explain(
     state: Annotated[
-        str | None, typer.Argument(help="A state as sinfo, squeue or slurm-flex print it.")
+        str | None,
+        typer.Argument(help="A state as sinfo, squeue or slurm-flex print it, or an event's kind."),
     ] = None,
     as_json: Json = False,
 ) -> None:

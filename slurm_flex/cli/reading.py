@@ -220,7 +220,8 @@ def _why_node(node: dict[str, Any], found: dict[str, Any], now: datetime) -> Non
             "reason": node["reason"],
             "VM": node["vm"] and f"{node['vm']} (id {node['vm_id']})",
             "VM since": node["vm_created"] and f"{at(node['vm_created'])}",
-            "ends": node["ends"] and f"{at(node['ends'])} (in {until(node['ends'], now)})",
+            "ends": node["ends"]
+            and f"{at(node['ends'])} (in {until(node['ends'], now)}){words.end_cause(node)}",
             "longest job that fits": until(node["ends"], now) if node["phase"] == "up" else None,
             "request": node["request"],
             "jobs": node["jobs"],
@@ -260,7 +261,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What happened: expiries, requests, failures, replacements.
+    """What happened: expiries, requests, failures, replacements. `explain` knows the kinds.
 
     The whole journal is for the owner of the state folder and for root; others see the last lines
     of it, out of the status file.

@@ -39,7 +39,7 @@ def node_story(node: Facts, status: Facts, now: datetime) -> str:
         return f"VM {node['vm']} for {age}, its slurmd has not registered yet"
     if phase == "up":
         left = until(node["ends"], now)
-        return f"up, ends in {left}" if left else "up"
+        return f"up, ends in {left}{end_cause(node)}" if left else "up"
     if phase == "ending":
         return f"its VM is {node['vm'] or 'gone'}; the node is taken down"
     if phase == "leaving" and (node["reason"] or "").startswith(RETIRED_REASON):
@@ -53,6 +53,11 @@ def node_story(node: Facts, status: Facts, now: datetime) -> str:
         who = node["reason_user"] or "somebody"
         return f"held by {who}: {node['reason'] or 'no reason given'}; slurm-flex leaves it alone"
     return "Slurm or Compute Engine couldn't be asked about it; nothing is decided"
+
+
+def end_cause(node: Facts) -> str:
+    """What ends the VM before its time, in brackets."""
+    return " (host maintenance)" if node.get("maintenance") else ""
 
 
 def _off(node: Facts) -> str:

@@ -165,11 +165,14 @@ class EndOfLife(_Section):
     """How long before the end jobs that would outlast the node are told. 0s: never."""
     expiry_signal: Mapping[str, Signal] = Field(default_factory=dict)
     """Signal to the batch step at the warning, by partition: { gpu = "USR1" }. A signal kills a
-    job that doesn't trap it. Jobs may ask by themselves: --comment="flex-signal=USR1@600"."""
+    job that doesn't trap it. Jobs may ask by themselves: --comment="flex-signal=USR1@600", or
+    the same in --extra (Slurm 23.11 and later)."""
     expiry_requeue: StrictBool = False
-    """Requeue jobs in order, expiry_grace before the end, rather than let them die with it."""
+    """Requeue jobs in order, expiry_grace before the end, rather than let them die with it. On
+    Slurm before 23.02 a job on several nodes that end together is requeued so in any case: that
+    slurmctld never gives back the GPUs of a job that loses all its nodes at once."""
     expiry_grace: Duration = timedelta(seconds=60)
-    """How long before the end jobs are requeued with expiry_requeue."""
+    """How long before the end jobs are requeued in order."""
     min_useful_life: Duration = timedelta(minutes=15)
     """An idle node with less left goes home early (or with less than a quarter of the pool's
     duration, where that is shorter)."""
@@ -218,7 +221,7 @@ class Health(_Section):
     health_checks: StrictBool = True
     """Render Prolog, Epilog and HealthCheckProgram, and put the checks on every node."""
     health_opt_out: StrictBool = True
-    """Let a job skip the checks with --extra=healthchecks_prolog=off."""
+    """Let a job skip the checks with --comment=health=off, see docs/health.md."""
 
 
 class Rendering(_Section):

@@ -122,7 +122,15 @@ def stray_of(instance: compute_v1.Instance, warn: Warn) -> Instance:
         created=time_of(instance.creation_timestamp, warn),
         terminates=time_of(instance.resource_status.scheduling.termination_timestamp, warn),
         labels=dict(instance.labels),
+        maintenance=maintenance_of(instance, warn),
     )
+
+
+def maintenance_of(instance: compute_v1.Instance, warn: Warn) -> datetime | None:
+    """When an announced maintenance of its host ends the VM; None for one that moves elsewhere."""
+    if instance.scheduling.on_host_maintenance == "MIGRATE":
+        return None
+    return time_of(instance.resource_status.upcoming_maintenance.window_start_time, warn)
 
 
 def join(

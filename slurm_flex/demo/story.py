@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -127,22 +128,19 @@ class Story:
         )
         stage.expect(
             "the VMs end, and the job goes back to wait",
-            lambda: self._restarts() == 1,
+            lambda: self._restarts() == 1 and not set(self._ids().values()) & set(before.values()),
             within=20,
         )
         lost = time.monotonic()
         stage.show()
         stage.expect(
             "the static node is back under its name, as a new VM",
-            lambda: self._is_up(_STATIC) and self._ids().get(_STATIC, "") not in before.values(),
+            lambda: self._is_renewed(before, _STATIC),
             within=30,
         )
         stage.expect(
             "both nodes of the job are back, as new VMs",
-            lambda: (
-                all(map(self._is_up, _TRAIN))
-                and not set(before.values()) & {self._ids().get(name, "") for name in _TRAIN}
-            ),
+            lambda: self._is_renewed(before, *_TRAIN),
             within=30,
         )
         stage.expect(
@@ -191,7 +189,7 @@ class Story:
         stage.shown("; ".join(self._events("VM_REPORT_AND_REPLACEMENT", sick)))
         stage.expect(
             f"{sick} gets a new VM",
-            lambda: self._is_up(sick) and self._ids().get(sick, "") not in before.values(),
+            lambda: self._is_renewed(before, sick),
             within=45,
         )
         stage.expect(
@@ -264,6 +262,12 @@ class Story:
 
     def _ids(self) -> dict[str, str]:
         return {name: vm.id for name, vm in self._world.cloud().vms.items()}
+
+    def _is_renewed(self, before: Mapping[str, str], *names: str) -> bool:
+        ids = self._ids()
+        return all(
+            self._is_up(name) and name in ids and ids[name] != before.get(name) for name in names
+        )
 
     def _is_up(self, name: str) -> bool:
         off = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_UP", "DOWN", "DRAIN"}

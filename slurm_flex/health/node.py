@@ -165,9 +165,12 @@ class Occasion:
     alone: bool = False
 
     def opted_out(self) -> bool:
-        """Whether the job asked for `health=off`, as a word of its own."""
+        """Whether the job asked for `health=off`, as a word of its own.
+
+        Cluster Toolkit's word for its prolog's checks means ours too (facts: compute-engine.md).
+        """
         words = re.split(r"[\s,;&|\"'{}]+", self.words.lower())
-        return "health=off" in words
+        return "health=off" in words or f"healthchecks_{self.context}=off" in words
 
     def has_whole_node(self, node: Node) -> bool:
         """Whether nobody else can be on this node's GPUs now.

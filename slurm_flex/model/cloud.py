@@ -32,6 +32,8 @@ class Instance:
     terminates: datetime | None = None
     labels: Mapping[str, str] | None = None
     error: CloudError | None = None
+    maintenance: datetime | None = None
+    """when its host's maintenance begins, which ends the VM"""
 
     @property
     def is_real(self) -> bool:
@@ -94,6 +96,11 @@ class Request:
     @property
     def is_succeeded(self) -> bool:
         return self.state == "SUCCEEDED"
+
+    @property
+    def was_accepted(self) -> bool:
+        """It stands or stood in the queue."""
+        return self.state in {"ACCEPTED", "SUCCEEDED"}
 
     @property
     def is_terminal(self) -> bool:

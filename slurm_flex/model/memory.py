@@ -28,6 +28,8 @@ class KnownInstance:
     created: datetime | None
     ends: datetime | None
     request: str | None = None
+    maintenance: datetime | None = None
+    """`ends`, where it is the begin of its host's maintenance"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class SentRequest:
     job: int | None = None
     listed: bool = False
     """a list has shown it: it is believed for two passes more should a stale list hide it"""
+    accepted: bool = False
+    """a list has shown it in the queue"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from slurm_flex.actions import Action, DeleteInstances
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure, classify
-from slurm_flex.member import Phase
+from slurm_flex.member import Member, Phase
 from slurm_flex.model import CloudError
 from slurm_flex.model.memory import Answer
-from slurm_flex.rules.failure import note_failure
+from slurm_flex.rules.failure import note_failure, tell_failure
 from slurm_flex.rules.release import give_back
 from slurm_flex.world import World
 
@@ -44,6 +44,8 @@ def _hear_answers(world: World, pool: Pool) -> Iterator[Action]:
             _forget_the_launch(world, answer)
             world.settle(waiting)
         elif waiting:
+            names = tuple(m.name for m in waiting)
+            yield from tell_failure(world, pool, key, error, nodes=names, job=_job_on(waiting))
             yield from give_back(world, pool, waiting, key, error)
 
 
@@ -81,4 +83,10 @@ def _creations(world: World, pool: Pool) -> Iterator[Action]:
     for member in failed:
         error = errors[member.name] or CloudError()
         key = f"{member.name}@{world.recall.see(f'power-up/{pool.id}/{member.name}').first}"
+        job = _job_on([member])
+        yield from tell_failure(world, pool, key, error, nodes=(member.name,), job=job)
         yield from give_back(world, pool, [member], key, error)
+
+
+def _job_on(members: list[Member]) -> int | None:
+    return min((job.group for member in members for job in member.jobs), default=None)

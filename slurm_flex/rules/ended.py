@@ -8,13 +8,13 @@ restarts on a node that isn't off yet; facts: slurm.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from slurm_flex.actions import (
     Action,
     DeleteInstances,
     Event,
-    JobComment,
     JobHold,
     JobStart,
     NodeDown,
@@ -23,11 +23,13 @@ from slurm_flex.actions import (
 )
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
-from slurm_flex.model import OWN_COMMENT, Job
+from slurm_flex.model import Job
 from slurm_flex.model.memory import Restart
+from slurm_flex.rules import maintenance
+from slurm_flex.rules.maintenance import FLEX_LIMIT, HOST_MAINTENANCE
 from slurm_flex.rules.release import release_job
 from slurm_flex.rules.reserved import reserved_end
-from slurm_flex.rules.telling import down_keeping_reason, tell_the_cut
+from slurm_flex.rules.telling import down_keeping_reason, last_words, tell_the_cut
 from slurm_flex.world import REQUEUE_PENALTY, World
 
 EXPIRED = "slurm-flex: expired"
@@ -40,14 +42,19 @@ def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
         ended = [m for m in world.undecided(Phase.ENDING, Phase.HELD) if m.pool.id == pool.id]
         expired: list[Member] = []
+        maintained: list[Member] = []
         lost: list[Member] = []
         for member in ended:
             if member.node is None or not _is_counted_on(member):
+                continue
+            if maintenance.has_begun(world, member):
+                maintained.append(member)
                 continue
             ends = _known_end(world, member)
             at_end = ends is not None and world.now >= ends - world.settings.clock_skew
             (expired if at_end else lost).append(member)
         yield from _expire(world, expired)
+        yield from _expire(world, maintained, HOST_MAINTENANCE)
         yield from _lose(world, pool, lost)
     yield from _cut_short(world)
     yield from _restart(world)
@@ -65,7 +72,7 @@ def _is_counted_on(member: Member) -> bool:
 
 def _known_end(world: World, member: Member) -> datetime | None:
     """The end of the VM that is or was here: its own word, else what we last knew or reserved."""
-    if (ends := world.end_of(member)) is not None:
+    if (ends := maintenance.announced(world, member) or world.end_of(member)) is not None:
         return ends
     known = world.recall.instances.get(member.name)
     if known is not None and known.ends is not None:
@@ -79,7 +86,9 @@ def _known_end(world: World, member: Member) -> datetime | None:
     return min(reserved, default=None)
 
 
-def _expire(world: World, members: list[Member]) -> Iterator[Action]:
+def _expire(
+    world: World, members: list[Member], what: str = f"{FLEX_LIMIT} reached"
+) -> Iterator[Action]:
     held = [member for member in members if member.phase is Phase.HELD]
     ours = [member for member in members if member.phase is not Phase.HELD]
     yield from down_keeping_reason(held)
@@ -90,32 +99,35 @@ def _expire(world: World, members: list[Member]) -> Iterator[Action]:
     for member in ours:
         world.recall.power_ups.pop(member.name, None)  # a static node comes back at once
     world.settle(members)
-    yield from _remember(world, ours)
+    yield from _remember(world, ours, what)
     world.put_down.update(names)
     world.cut_jobs_on(ours)
-    yield NodeDown(nodes=names, reason=EXPIRED, why="the VM reached its end of life")
-    yield NodePowerDown(nodes=names, how="plain", reason=EXPIRED, why="its VM has ended")
-    yield Event(
-        event="NODE_EXPIRED", nodes=names, text="Flex-start limit reached", why="end of life"
-    )
+    reason = f"{EXPIRED}: {what}" if what == HOST_MAINTENANCE else EXPIRED
+    yield NodeDown(nodes=names, reason=reason, why=f"the VM has ended: {what}")
+    yield NodePowerDown(nodes=names, how="plain", reason=reason, why="its VM has ended")
+    yield Event(event="NODE_EXPIRED", nodes=names, text=what, why="end of life")
 
 
-def _remember(world: World, members: list[Member]) -> Iterator[Action]:
+def _remember(world: World, members: list[Member], what: str) -> Iterator[Action]:
     """Enter the jobs that the end cuts, for their restart, and tell them why."""
     gone = {member.name: _last_id(world, member) for member in members}
     cut = _jobs_on(members)
     for job in cut:
         if not job.is_requeueable or job.is_completing:
             continue
-        world.recall.expiries[str(job.id)] = world.recall.expiries.get(str(job.id), 0) + 1
+        if str(job.id) not in world.recall.restarts:  # else it was sent away, and is still there
+            count = world.recall.expiries.get(str(job.id), 0)
+            world.recall.expiries[str(job.id)] = count + 1
         for component in world.components(job.group):
             world.recall.restarts[str(component.id)] = Restart(
                 nodes=component.nodes,
                 instances={name: gone[name] for name in component.nodes if name in gone},
                 at=world.now,
             )
-    what = f"Flex-start limit reached at {world.now:%m-%d %H:%M} UTC"
-    yield from tell_the_cut(world, cut, what, "restarts on a new VM")
+    for job in cut:
+        ends = [e for m in members if job in m.jobs and (e := _known_end(world, m)) is not None]
+        told = f"{what} at {min(ends, default=world.now):%m-%d %H:%M} UTC"
+        yield from tell_the_cut(world, [job], told, "restarts on a new VM")
     yield from _send_back_components(world, cut, "another component's node expired")
 
 
@@ -187,7 +199,7 @@ def _cut_short(world: World) -> Iterator[Action]:
         if member.pool.is_flex_start
         and member.instance is not None
         and (member.instance.terminates is None or world.now < member.instance.terminates)
-        and (ends := world.end_of(member)) is not None
+        and (ends := world.life_end_of(member)) is not None
         and ends != member.instance.terminates
         and member.pool.run_duration.total_seconds() < 600
         and world.now >= ends
@@ -207,21 +219,25 @@ def _restart(world: World) -> Iterator[Action]:
         if job is None or _is_over(job, restart):
             del world.recall.restarts[key]
             continue
+        if job.is_completing:  # Slurm counts its 120 s from the end of the last step
+            world.recall.restarts[key] = replace(restart, at=world.now)
         if not job.is_pending or job.is_completing or job.was_just_requeued:
             continue
         if not _is_all_gone(world, restart):
             continue
-        del world.recall.restarts[key]
         if _can_never_finish(world, job):
-            yield JobHold(job=job.id, why="it needs longer than a node lives and saved nothing")
-            yield JobComment(
-                job=job.id,
-                text=f"{OWN_COMMENT}held: cut {world.recall.expiries[key]} times by the "
-                f"Flex-start limit; it needs checkpoints or a shorter --time",
-                why="the user must act",
-            )
-        elif job.waits_for_begin_time:
+            yield from _hold(world, job)  # in each pass until Slurm shows it held
+            continue
+        del world.recall.restarts[key]
+        if job.waits_for_begin_time:
             yield JobStart(job=job.id, why="its nodes expired: nobody's fault, so no penalty")
+
+
+def _hold(world: World, job: Job) -> Iterator[Action]:
+    cut = world.recall.expiries[str(job.id)]
+    yield JobHold(job=job.id, why="it needs longer than a node lives and saved nothing")
+    told = f"held: cut {cut} times by the end of its node; it needs checkpoints or a shorter --time"
+    yield from last_words(world, job, told, why="the user must act")
 
 
 def _is_over(job: Job, restart: Restart) -> bool:
@@ -243,6 +259,8 @@ def _is_all_gone(world: World, restart: Restart) -> bool:
         member = world.members.get(name)
         if member is None or member.phase in (Phase.UNKNOWN, Phase.LEAVING):
             return False
+        if _was_left_in_order(world, member, old_id):
+            continue
         if member.node is None or member.node.is_believed_up:
             return False
         instance = member.instance
@@ -253,6 +271,26 @@ def _is_all_gone(world: World, restart: Restart) -> bool:
     return True
 
 
+def _was_left_in_order(world: World, member: Member, old_id: str | None) -> bool:
+    """It was requeued before its node ends, and the slurmd there has cleaned up after it.
+
+    Slurm sees to that itself while the slurmd answers: the job is COMPLETING until it has. Our
+    reservation keeps it off what is about to end.
+    """
+    node, instance = member.node, member.instance
+    if node is None or not node.is_believed_up or node.is_down or node.is_not_responding:
+        return False
+    if instance is None or not instance.is_running or instance.id != old_id:
+        return False
+    ends = world.end_of(member)
+    if ends is None or ends - world.now > world.settings.expiry_grace:
+        return True
+    return any(
+        member.name in reservation.nodes and reservation.is_active(world.now)
+        for reservation in world.own_reservations
+    )
+
+
 def _can_never_finish(world: World, job: Job) -> bool:
     limit = world.settings.max_expiries
     if not limit or world.recall.expiries.get(str(job.id), 0) < limit:
@@ -261,6 +299,6 @@ def _can_never_finish(world: World, job: Job) -> bool:
         pool.run_duration
         for pool in world.pools
         for partition in world.cluster.partitions_of(pool)
-        if partition.id == job.partition
+        if partition.id == job.partition and pool.is_flex_start
     ]
-    return job.time_limit is None or (bool(lives) and job.time_limit > max(lives))
+    return bool(lives) and (job.time_limit is None or job.time_limit > max(lives))

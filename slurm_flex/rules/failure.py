@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
+from slurm_flex.actions import Action, Event
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure, classify
 from slurm_flex.model import CloudError
@@ -41,6 +43,27 @@ def describe(failure: Failure, error: CloudError) -> str:
     code = one_line(error.code, 60) or "no code"
     head = f"{failure}: {code}"
     return one_line(f"{head}: {error.message}" if error.message else head, 160)
+
+
+def tell_failure(
+    world: World,
+    pool: Pool,
+    key: str,
+    error: CloudError,
+    *,
+    nodes: tuple[str, ...],
+    job: int | None,
+) -> Iterator[Action]:
+    """One failed launch in the journal, once."""
+    if world.recall.once(f"failed/{pool.id}/{key}"):
+        yield Event(
+            event="REQUEST_FAILED",
+            pool=pool.id,
+            nodes=nodes,
+            job=job,
+            text=describe(classify(error), error),
+            why="a launch failed",
+        )
 
 
 def pool_waits(world: World, pool: Pool) -> BackOff | None:

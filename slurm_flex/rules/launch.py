@@ -149,7 +149,7 @@ def _resend(world: World) -> Iterator[Action]:
         if quiet < world.settings.cloud_timeout + world.settings.orphan_grace:
             continue
         members = [world.members[name] for name in sent.nodes if name in world.members]
-        if any(world.is_settled(m) for m in members):
+        if sent.job in world.cut or any(world.is_settled(m) for m in members):
             continue
         if len(members) < len(sent.nodes) or not _all_still_wait(sent, members):
             del world.recall.sent[key]  # whoever waits there now is asked for anew

@@ -45,8 +45,6 @@ def _abandoned(world: World, pool: Pool) -> Iterator[Action]:
         and not m.is_allocated
         and m.node is not None
         and m.node.is_powering_up
-        and f"occupied/{pool.id}/{m.name}" in world.recall.last.sightings
+        and f"occupied/{pool.id}/{m.name}" in world.recall.sightings
     ]
-    for member in left:
-        world.recall.see(f"occupied/{pool.id}/{member.name}")
     yield from release_nodes(world, left, "its job is gone")

@@ -24,11 +24,19 @@ from slurm_flex.model import OWN_COMMENT, OWN_RESERVATION, Job, Reservation
 from slurm_flex.model.memory import Restart
 from slurm_flex.rules import holdback
 from slurm_flex.rules.exclusion import is_excluded
+from slurm_flex.rules.maintenance import (
+    FLEX_LIMIT,
+    HOST_MAINTENANCE,
+    RESERVED_FOR_IT,
+    is_planned_for,
+)
 from slurm_flex.rules.renewal import renew
 from slurm_flex.rules.reserved import LAPSES_AFTER, TOGETHER, stands_for
+from slurm_flex.rules.telling import tell_the_cut
 from slurm_flex.world import SHORTEST_RUN, World
 
 GOES_HOME = "slurm-flex: near its end of life"
+LEAVES_ITS_HOST = f"slurm-flex: {HOST_MAINTENANCE}"
 _WISH = re.compile(r"(?:^|[\s,;])flex-signal=(?:SIG)?([A-Z0-9+-]{1,12})(?:@(\d{1,6}))?(?=$|[\s,;])")
 
 
@@ -95,7 +103,8 @@ def _wished(
         wished[name] = (together, first)
         for member, ends in group:
             if member.name not in together:
-                wished[f"{OWN_RESERVATION}{member.name}"] = ((member.name,), ends)
+                own = f"{OWN_RESERVATION}{member.name}{_kind_of_end(world, member)}"
+                wished[own] = ((member.name,), ends)
     return wished
 
 
@@ -104,7 +113,7 @@ def _is_worth_reserving(world: World, member: Member, ends: datetime) -> bool:
         member.has_live_instance
         and member.instance is not None
         and member.instance.is_running
-        and member.pool.is_flex_start
+        and is_planned_for(world, member)
         and ends > world.now
         and not world.is_settled(member)
         and member.phase in (Phase.UP, Phase.BOOTING, Phase.SICK, Phase.HELD)
@@ -114,14 +123,22 @@ def _is_worth_reserving(world: World, member: Member, ends: datetime) -> bool:
 def _reservation_name(world: World, member: Member, ours: dict[str, Reservation]) -> str:
     """After the request; a name that already holds the node is kept, whatever became of it."""
     request = world.request_behind(member)
-    fresh = f"{OWN_RESERVATION}{request.name if request is not None else member.name}"
+    kind = _kind_of_end(world, member)
+    fresh = f"{OWN_RESERVATION}{request.name if request is not None else member.name}{kind}"
     if fresh in ours:
         return fresh
     ends = world.end_of(member)
     for name, reservation in sorted(ours.items()):
+        if name.endswith(RESERVED_FOR_IT) != bool(kind):
+            continue
         if member.name in reservation.nodes and ends and stands_for(world, reservation, ends):
             return name
     return fresh
+
+
+def _kind_of_end(world: World, member: Member) -> str:
+    """One VM's maintenance must not break up the reservation of its request's other nodes."""
+    return RESERVED_FOR_IT if world.maintenance_of(member) is not None else ""
 
 
 def _is_the_same(
@@ -177,48 +194,78 @@ def _warn(world: World) -> Iterator[Action]:
             yield from _notify(world, job, ends, key)
         yield from _signal(world, job, left, key)
         if (
-            world.settings.expiry_requeue
+            (world.settings.expiry_requeue or _is_lost_by_its_nodes(world, job))
             and job.is_requeueable
             and timedelta(0) < left <= world.settings.expiry_grace
             and world.recall.once(f"requeued/{key}")
         ):
-            world.recall.restarts[str(job.id)] = Restart(
-                nodes=job.nodes, instances={}, at=world.now
-            )
-            yield JobRequeue(job=job.id, why="its node ends in a moment: leave in good order")
+            yield from _leave_in_order(world, job, ends)
+
+
+def _leave_in_order(world: World, job: Job, ends: datetime) -> Iterator[Action]:
+    """It may start elsewhere as soon as it has left; should a node end sooner, `ended` waits for
+    its old VM to be gone, as after any other end."""
+    key = str(job.id)
+    left = {n: m.instance.id for n in job.nodes if (m := world.members.get(n)) and m.instance}
+    world.recall.expiries[key] = world.recall.expiries.get(key, 0) + 1
+    world.recall.restarts[key] = Restart(nodes=job.nodes, instances=left, at=world.now)
+    cause = _cause_of(world, job, ends)
+    what = cause if cause == HOST_MAINTENANCE else f"{cause} reached"
+    told = f"{what} at {ends:%m-%d %H:%M} UTC"
+    yield from tell_the_cut(world, [job], told, "restarts on a new VM")
+    yield JobRequeue(job=job.id, why="its node ends in a moment: leave in good order")
 
 
 def _end_under(world: World, job: Job) -> datetime | None:
     """The first end among the nodes that the job runs on."""
+    return min(_ends_under(world, job), default=None)
+
+
+def _ends_under(world: World, job: Job) -> list[datetime]:
     members = (world.members.get(name) for name in job.nodes)
-    ends = [
+    return [
         end
         for m in members
         if m is not None
-        and m.pool.is_flex_start
+        and is_planned_for(world, m)
         and m.has_live_instance
         and not world.is_settled(m)
         if (end := world.end_of(m)) is not None
     ]
-    return min(ends, default=None)
+
+
+def _is_lost_by_its_nodes(world: World, job: Job) -> bool:
+    """Before 23.02 a job whose nodes all go down at once is never cleaned up after: its steps get
+    no GPUs when it runs again, and those GPUs stay in use for ever (R 22.05.8)."""
+    if world.release >= (23, 2) or len(job.nodes) < 2:
+        return False
+    ends = _ends_under(world, job)
+    return len(ends) == len(job.nodes) and max(ends) - min(ends) <= TOGETHER
 
 
 def _notify(world: World, job: Job, ends: datetime, key: str) -> Iterator[Action]:
     if ends <= world.now - world.settings.clock_skew or not world.recall.once(f"warned/{key}"):
         return
     then = "it will be requeued" if job.is_requeueable else "Slurm can't requeue it: save your work"
+    cause = _cause_of(world, job, ends)
     yield JobNotify(
         job=job.id,
-        text=f"{OWN_COMMENT}this node ends at {ends:%Y-%m-%d %H:%M} UTC (Flex-start limit); {then}",
+        text=f"{OWN_COMMENT}this node ends at {ends:%Y-%m-%d %H:%M} UTC ({cause}); {then}",
         why="it would outlast its node",
     )
     yield Event(
         event="NODE_EXPIRING",
         job=job.id,
         nodes=job.nodes,
-        text=f"the job would outlast its node, which ends at {ends:%m-%d %H:%M} UTC",
+        text=f"the job would outlast its node, which ends at {ends:%m-%d %H:%M} UTC ({cause})",
         why="warned",
     )
+
+
+def _cause_of(world: World, job: Job, ends: datetime) -> str:
+    members = (world.members.get(name) for name in job.nodes)
+    by_host = any(m is not None and world.maintenance_of(m) == ends for m in members)
+    return HOST_MAINTENANCE if by_host else FLEX_LIMIT
 
 
 def _signal(world: World, job: Job, left: timedelta, key: str) -> Iterator[Action]:
@@ -253,12 +300,17 @@ def _send_home(world: World) -> Iterator[Action]:
         for member in world.undecided(Phase.UP)
         if _is_idle(member) and _is_tired(world, member)
     ]
-    if tired:
-        names = tuple(member.name for member in tired)
-        yield NodePowerDown(
-            nodes=names, how="asap", reason=GOES_HOME, why="too little of its life is left"
-        )
-        world.send_home(tired)
+    leaving = [member for member in tired if world.maintenance_of(member) is not None]
+    old = [member for member in tired if member not in leaving]
+    yield from _go_home(world, old, GOES_HOME, "too little of its life is left")
+    yield from _go_home(world, leaving, LEAVES_ITS_HOST, "it comes back on another host")
+
+
+def _go_home(world: World, members: list[Member], reason: str, why: str) -> Iterator[Action]:
+    if members:
+        names = tuple(member.name for member in members)
+        yield NodePowerDown(nodes=names, how="asap", reason=reason, why=why)
+        world.send_home(members)
 
 
 def _is_idle(member: Member) -> bool:
@@ -274,10 +326,10 @@ def _is_idle(member: Member) -> bool:
 
 def _is_tired(world: World, member: Member) -> bool:
     ends = world.end_of(member)
-    if ends is None or not member.pool.is_flex_start:
+    if ends is None or not is_planned_for(world, member):
         return False
     if member.static:
-        if not world.settings.refresh_static:
+        if not world.settings.refresh_static and world.maintenance_of(member) is None:
             return False
     elif is_excluded(world, member):
         return False

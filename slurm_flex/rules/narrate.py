@@ -14,11 +14,13 @@ from slurm_flex.failures import Failure, classify
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job, Request
 from slurm_flex.rules.failure import describe, pool_waits
+from slurm_flex.rules.maintenance import HOST_MAINTENANCE
 from slurm_flex.rules.telling import may_comment
 from slurm_flex.text import one_line
 from slurm_flex.world import World
 
 QUIET_FOR = timedelta(minutes=1)
+_BOOT = f"{OWN_COMMENT}its VMs boot"
 LINES_A_PASS = 8
 """Each different line is a command of its own, and slurmctld has other things to do."""
 
@@ -91,13 +93,19 @@ def _job_story(world: World, job: Job) -> str | None:
     waiting = [m for m in held if m.waits_for_vm and not world.is_settled(m)]
     if waiting:
         return _waiting_story(world, waiting, named=True)
+    boots_long = any(
+        m.phase is Phase.BOOTING and world.now - _powers_up_since(world, m) >= QUIET_FOR
+        for m in held
+    )
+    if boots_long and not job.admin_comment:
+        return _BOOT
     if not _is_stale(job.admin_comment or ""):
         return None
     if job.is_pending:
         is_put_off = job.start_time is not None and job.start_time > world.now
         return None if is_put_off else f"{OWN_COMMENT}tried again as soon as Slurm places it"
     if job.is_configuring and job.nodes:
-        return f"{OWN_COMMENT}its VMs boot"
+        return _BOOT
     if job.is_running:
         ends = [e for n in job.nodes if (m := world.members.get(n)) and (e := world.end_of(m))]
         until = f", its nodes end at {min(ends):%Y-%m-%d %H:%M} UTC" if ends else ""
@@ -119,12 +127,28 @@ def _node_story(world: World, member: Member) -> str | None:
     if member.phase is Phase.OFF and (story := _static_story(world, member)) is not None:
         return story
     is_untrue = _is_stale(comment) or (member.phase is Phase.UP and comment == f"{OWN_COMMENT}off")
-    if member.phase in (Phase.UP, Phase.OFF) and is_untrue:
-        ends = world.end_of(member)
-        return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC" if ends else f"{OWN_COMMENT}off"
+    if member.phase in (Phase.UP, Phase.OFF) and (is_untrue or _has_news(world, member, comment)):
+        return _end_story(world, member)
     if member.phase is Phase.OFF and comment.startswith(f"{OWN_COMMENT}ends"):
         return f"{OWN_COMMENT}off"
     return None
+
+
+def _has_news(world: World, member: Member, comment: str) -> bool:
+    """Its end was told, and then its host's maintenance was announced, moved or called off."""
+    return (
+        member.phase is Phase.UP
+        and comment.startswith(f"{OWN_COMMENT}ends")
+        and (HOST_MAINTENANCE in comment or world.maintenance_of(member) is not None)
+    )
+
+
+def _end_story(world: World, member: Member) -> str:
+    ends = world.end_of(member)
+    if ends is None:
+        return f"{OWN_COMMENT}off"
+    cause = f", {HOST_MAINTENANCE}" if world.maintenance_of(member) is not None else ""
+    return f"{OWN_COMMENT}ends at {ends:%Y-%m-%d %H:%M} UTC{cause}"
 
 
 def _static_story(world: World, member: Member) -> str | None:
@@ -144,7 +168,7 @@ def _static_story(world: World, member: Member) -> str | None:
 
 
 def _waiting_story(world: World, waiting: list[Member], *, named: bool = False) -> str | None:
-    since = min(world.recall.see(f"power-up/{m.pool.id}/{m.name}").first for m in waiting)
+    since = min(_powers_up_since(world, member) for member in waiting)
     requests = [m.request for m in waiting if m.request is not None]
     if requests:
         return _queue_story(world, requests[0], since, named=named)
@@ -169,6 +193,10 @@ def _waiting_story(world: World, waiting: list[Member], *, named: bool = False) 
     if world.now - since < QUIET_FOR:
         return None
     return f"{OWN_COMMENT}waiting for its turn since {_clock(since)}"
+
+
+def _powers_up_since(world: World, member: Member) -> datetime:
+    return world.recall.see(f"power-up/{member.pool.id}/{member.name}").first
 
 
 def _queue_story(world: World, request: Request, since: datetime, *, named: bool) -> str | None:

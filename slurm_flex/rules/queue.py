@@ -15,7 +15,7 @@ from slurm_flex.cluster.model import Pool
 from slurm_flex.durations import humanize
 from slurm_flex.member import RISING, Member, Phase
 from slurm_flex.model import CloudError, Request
-from slurm_flex.rules.failure import capacity_back_off
+from slurm_flex.rules.failure import capacity_back_off, tell_failure
 from slurm_flex.rules.release import delay_job, give_back, release_job, release_nodes
 from slurm_flex.world import World
 
@@ -40,13 +40,17 @@ def plan(world: World) -> Iterator[Action]:
 
 def _failed(world: World, pool: Pool, request: Request) -> Iterator[Action]:
     waiting = [m for m in _waiting_for(world, request) if not _has_other_request(m, request)]
+    error = request.error or (CANCELLED if request.is_cancelled else CloudError())
+    key = f"{request.name}@{request.created.isoformat() if request.created else ''}"
+    if request.is_cancelled:
+        yield from tell_cancelled(world, pool.id, request, "was cancelled")
+    else:
+        yield from tell_failure(world, pool, key, error, nodes=request.nodes, job=request.job_id)
     if not waiting:
         yield DeleteRequest(
             pool=pool.id, name=request.name, why=f"{request.state.lower()}, and nobody waits for it"
         )
         return
-    error = request.error or (CANCELLED if request.is_cancelled else CloudError())
-    key = f"{request.name}@{request.created.isoformat() if request.created else ''}"
     yield from give_back(world, pool, waiting, key, error)
 
 
@@ -121,8 +125,20 @@ def cancel(world: World, pool: Pool, request: Request, why: str) -> Iterator[Act
     if request.state == "SENT":
         return  # it has to be listed before it can be cancelled
     yield CancelRequest(pool=pool.id, name=request.name, why=why)
-    if world.recall.once(f"cancelled/{pool.id}/{request.name}"):
-        yield Event(event="REQUEST_CANCELLED", pool=pool.id, text=f"{request.name}: {why}", why=why)
+    yield from tell_cancelled(world, pool.id, request, why)
+
+
+def tell_cancelled(world: World, pool: str, request: Request, why: str) -> Iterator[Action]:
+    """In the journal, once."""
+    if world.recall.once(f"cancelled/{pool}/{request.name}"):
+        yield Event(
+            event="REQUEST_CANCELLED",
+            pool=pool,
+            nodes=request.nodes,
+            job=request.job_id,
+            text=f"{request.name}: {why}",
+            why=why,
+        )
 
 
 def _rival(world: World, request: Request) -> Request | None:

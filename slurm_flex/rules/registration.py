@@ -11,6 +11,7 @@ from slurm_flex.actions import Action, DeleteInstances, Event, NodePowerDown, Sa
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
 from slurm_flex.member import RISING, Member, Phase
+from slurm_flex.rules import maintenance
 from slurm_flex.rules.release import delay_job, release_job, release_nodes
 from slurm_flex.world import World
 
@@ -122,7 +123,8 @@ def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]
         m.name for m in ours if m.instance is not None and m.instance.action != "DELETING"
     )
     for member in failed:
-        recall.count_launch(pool.id, _launch_of(world, member), Failure.BOOT.value)
+        if not maintenance.has_begun(world, member):
+            recall.count_launch(pool.id, _launch_of(world, member), Failure.BOOT.value)
         recall.once(f"died/{member.name}/{_incarnation(world, member)}")
     if present:
         yield SaveConsole(pool=pool.id, nodes=present, why="its node did not register")

@@ -12,7 +12,6 @@ from datetime import timedelta
 
 from slurm_flex.actions import (
     Action,
-    Event,
     JobNotify,
     JobRequeue,
     JobStart,
@@ -106,12 +105,17 @@ def force_down(world: World, members: list[Member], reason: str, why: str) -> It
 
 
 def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[Action]:
-    """Not before the back-off is over. Repeated in the next passes until Slurm has taken it."""
-    wait = max(wait, timedelta(0))
+    """Not before the back-off is over, and not before one that it waits for already.
+
+    Repeated in the next passes until Slurm has taken it.
+    """
+    delay = Delay(world.now + max(wait, timedelta(0)), why)
     for job in world.components(group):
         if job.is_requeueable or job.is_pending:
-            world.recall.delays[str(job.id)] = Delay(world.now + wait, why)
-            yield JobStart(job=job.id, after=wait, why=why)
+            known = world.recall.delays.get(str(job.id), delay)
+            longest = max(delay, known, key=lambda one: one.until)
+            world.recall.delays[str(job.id)] = longest
+            yield JobStart(job=job.id, after=longest.until - world.now, why=longest.why)
 
 
 def give_back(
@@ -121,11 +125,6 @@ def give_back(
     groups = sorted({job.group for member in waiting for job in member.jobs})
     failure, back_off = note_failure(world, pool, key, groups[0] if groups else None, error)
     why = describe(failure, error)
-    if world.recall.once(f"failed/{pool.id}/{key}"):
-        names = tuple(member.name for member in waiting)
-        yield Event(
-            event="REQUEST_FAILED", pool=pool.id, nodes=names, text=why, why="a launch failed"
-        )
     for member in waiting:
         world.recall.node_waits[member.name] = back_off.until
     for group in groups:

@@ -68,9 +68,15 @@ def _is_silent(world: World, member: Member) -> bool:
 
 
 def _said_at(member: Member) -> datetime | None:
-    """When Slurm wrote that reason, if the reason is its own word about this VM."""
+    """When Slurm wrote that reason, if the node is out by it now and it is about this VM.
+
+    An old reason stays on a node that is up again (R).
+    """
     node, instance = member.node, member.instance
-    if node is None or instance is None or not node.has_slurm_reason or node.reason_time is None:
+    if node is None or instance is None or node.reason_time is None:
+        return None
+    is_out = node.is_down or node.is_registration_invalid
+    if not is_out or not node.has_slurm_reason:
         return None
     if instance.created is not None and node.reason_time < instance.created:
         return None

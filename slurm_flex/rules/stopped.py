@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slurm_flex.actions import Action, CancelRequest, NodeDown, NodePowerDown
+from slurm_flex.actions import Action, NodeDown, NodePowerDown
 from slurm_flex.member import Member, Phase
+from slurm_flex.rules.queue import cancel
 from slurm_flex.rules.release import say_goodbye
 from slurm_flex.world import World
 
@@ -33,9 +34,9 @@ def plan(world: World) -> Iterator[Action]:
             continue
         names = tuple(m.name for m in idle)
         for request in world.requests(pool):
-            cancellable = request.is_live and request.is_own and request.state != "SENT"
+            cancellable = request.is_live and request.is_own
             if cancellable and set(request.nodes) <= set(names):
-                yield CancelRequest(pool=pool.id, name=request.name, why=REASON)
+                yield from cancel(world, pool, request, REASON)
         for member in idle:
             yield from say_goodbye(world, member.jobs, "the partition is inactive")
         yield NodeDown(nodes=names, reason=REASON, why="the partition is inactive")

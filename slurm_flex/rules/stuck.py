@@ -62,10 +62,6 @@ def _give_nodes_back_to_their_job(world: World, pool: Pool) -> Iterator[Action]:
             yield JobStart(
                 job=job.id, why="it gets the same nodes back, and its place in the queue"
             )
-        if world.recall.once(f"resume-timeout/{request.name}/{world.now.isoformat()}"):
-            yield Event(
-                event="RESUME_TIMEOUT", nodes=names, text="the place is kept", why="ResumeTimeout"
-            )
         world.settle(kept)
         for member in kept:
             failed.pop(member.name)

@@ -18,22 +18,27 @@ def may_comment(world: World, job: Job) -> bool:
     )
 
 
-def last_words(world: World, job: Job, text: str) -> Iterator[Action]:
-    """Before its node goes down, since a finished job takes no comment; one a job and pass."""
+def last_words(
+    world: World, job: Job, text: str, why: str = "its node goes down"
+) -> Iterator[Action]:
+    """Before its node goes down, since a finished job takes no comment; one a job and pass.
+
+    What Slurm shows already isn't sent again: a pass may be repeated, with or without its memory.
+    """
     if job.id in world.said:
         return
     world.said.add(job.id)
-    if may_comment(world, job):
-        words = one_line(f"{OWN_COMMENT}{text}")
-        yield JobComment(job=job.id, text=words, last_words=True, why="its node goes down")
+    words = one_line(f"{OWN_COMMENT}{text}")
+    if may_comment(world, job) and job.admin_comment != words:
+        yield JobComment(job=job.id, text=words, last_words=True, why=why)
 
 
 def tell_the_cut(world: World, jobs: Iterable[Job], what: str, then: str) -> Iterator[Action]:
-    """What cut them, and what comes next; Slurm ends what it can't requeue."""
+    """What cut them, and what comes next; Slurm ends what it can't requeue.
+
+    `what` is the same in each pass that cuts them: with a time in it, not that of the pass.
+    """
     for job in sorted(jobs, key=lambda job: job.id):
-        if not world.recall.once(f"cut/{job.id}/{job.restarts}"):
-            world.said.add(job.id)
-            continue
         after = then if job.is_requeueable else "Slurm can't requeue it"
         yield from last_words(world, job, f"{what}, {after}")
 

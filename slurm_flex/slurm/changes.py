@@ -20,6 +20,7 @@ from slurm_flex.slurm.errors import (
     InvalidTarget,
     NotSupported,
     PermissionDenied,
+    SlurmctldTooSlow,
     SlurmctldUnreachable,
     SlurmError,
     SlurmRefused,
@@ -85,6 +86,9 @@ def _halved(
         except SlurmError as error:
             if done_if is not None and done_if.search(error.what):
                 continue
+            if isinstance(error, SlurmctldTooSlow):
+                failures += [Failure(name, error) for name in some]
+                continue
             if isinstance(error, _FOR_ALL):
                 some = [*some, *(name for more in waiting for name in more)]
                 return (*failures, *(Failure(name, error) for name in some))
@@ -130,6 +134,9 @@ def change_jobs(
         try:
             program, *args = argv(",".join(exact.get(job, str(job)) for job in some))
             output = commands.run(program, *args)
+        except SlurmctldTooSlow as error:
+            failures += [Failure(str(job), error) for job in some]
+            continue
         except SlurmError as error:
             some = [*some, *(job for more in waiting for job in more)]
             return (*failures, *(Failure(str(job), error) for job in some))

@@ -18,6 +18,7 @@ from slurm_flex.cluster.settings import Settings
 from slurm_flex.slurm.errors import (
     CommandMissing,
     ConfigurationBroken,
+    SlurmctldTooSlow,
     SlurmctldUnreachable,
     classify,
 )
@@ -47,7 +48,7 @@ class SlurmCommands:
     use; empty: SLURM_CONF of `env`, or Slurm's built-in path. timeout: for each command.
 
     After slurmctld has not answered, commands fail at once for a while: each would wait for ten
-    seconds or more, and a pass has many.
+    seconds or more, and a pass has many. One that was merely too slow is asked once more.
     """
 
     def __init__(
@@ -107,8 +108,9 @@ class SlurmCommands:
                 if isinstance(error, SlurmctldUnreachable):
                     raise error
         except SlurmctldUnreachable as error:
+            is_first = self._silence is None and isinstance(error, SlurmctldTooSlow)
             self._silence = error
-            self._silent_until = self._clock() + _REST
+            self._silent_until = self._clock() + (0 if is_first else _REST)
             raise
         self._silence = None
         return output
@@ -135,7 +137,7 @@ class SlurmCommands:
             stdout, stderr = child.communicate(timeout=self._timeout.total_seconds())
         except subprocess.TimeoutExpired as error:
             _kill(child)
-            raise SlurmctldUnreachable(
+            raise SlurmctldTooSlow(
                 f"no answer within {self._timeout.total_seconds():g} s",
                 where=shown(program, args),
                 fix="see whether slurmctld runs and is not overloaded: sdiag",

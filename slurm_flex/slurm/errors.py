@@ -27,6 +27,10 @@ class SlurmctldUnreachable(SlurmError):
     """
 
 
+class SlurmctldTooSlow(SlurmctldUnreachable):
+    """It is there and didn't answer in time; the next command may find it less busy."""
+
+
 class PermissionDenied(SlurmError):
     """Slurm knows what was meant and doesn't let us: we are neither SlurmUser nor root."""
 
@@ -51,8 +55,13 @@ _KINDS: Final[tuple[tuple[type[SlurmError], re.Pattern[str], str], ...]] = tuple
     (kind, re.compile(pattern, re.IGNORECASE), fix)
     for kind, pattern, fix in (
         (
+            SlurmctldTooSlow,
+            r"socket timed out",
+            "see whether slurmctld is overloaded: sdiag",
+        ),
+        (
             SlurmctldUnreachable,
-            r"unable to contact slurm controller|socket timed out|connection refused|"
+            r"unable to contact slurm controller|connection refused|"
             r"zero bytes were transmitted|standby mode|connection timed out|slurmctld.* down",
             "see whether slurmctld runs: systemctl status slurmctld",
         ),

@@ -16,6 +16,7 @@ from slurm_flex.slurm.changes import change_jobs, change_nodes, idle_nodes, resu
 from slurm_flex.slurm.command import SlurmCommands
 from slurm_flex.slurm.controller import Failure, Failures
 from slurm_flex.slurm.errors import InvalidTarget, NotSupported, ParseError, SlurmError
+from slurm_flex.slurm.extra import Extras
 from slurm_flex.slurm.records import (
     parse_nodes,
     parse_partitions,
@@ -49,6 +50,7 @@ class ScontrolController:
         self._commands = commands
         self._host = (host or socket.gethostname()).partition(".")[0]
         self._notices: tuple[SlurmError, ...] = ()
+        self._extras = Extras(commands)
         self._exact: Mapping[int, str] = {}
 
     @classmethod
@@ -62,7 +64,10 @@ class ScontrolController:
         return self._notices
 
     def read(self) -> Slurm:
-        """Five commands, a sixth before 24.11: config (with ping), nodes, jobs, the rest."""
+        """Five commands, a sixth before 24.11: config (with ping), nodes, jobs, the rest.
+
+        One more where a job turns up that would outlast its node: what it said in --extra.
+        """
         text = self._scontrol("show", "config")
         config = parse_settings_shown(text)
         version = config.get("SLURM_VERSION")
@@ -71,6 +76,7 @@ class ScontrolController:
         jobs, self._exact = read_jobs(self._commands, release)
         partitions = parse_partitions(self._scontrol("--all", "-o", "show", "partition"))
         reservations = parse_reservations(self._scontrol("-o", "show", "reservation"))
+        jobs = self._extras.add_to(jobs, reservations, release)
         try:
             known_config = parse_config(config)
         except ValueError as error:
@@ -85,7 +91,11 @@ class ScontrolController:
             partitions=partitions,
             reservations=reservations,
         )
-        self._notices = _hidden_nodes(slurm, release, config.get("PrivateData", ""))
+        unread = self._extras.error
+        self._notices = (
+            *_hidden_nodes(slurm, release, config.get("PrivateData", "")),
+            *(() if unread is None else (unread,)),
+        )
         return slurm
 
     def _read_nodes(self) -> tuple[Node, ...]:

@@ -2,6 +2,7 @@
 
 A snapshot is JSON (format slurm-flex-snapshot/1): everything that a pass decides on, so that
 `slurm-flex plan --snapshot` replays it offline. What is written reads back as the same values.
+An instance whose host's maintenance is announced has one key more, `maintenance`: its begin.
 """
 
 from slurm_flex.snapshot.actions import dump_actions

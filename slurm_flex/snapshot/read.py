@@ -281,6 +281,7 @@ def _instance(record: Record) -> Instance:
         terminates=record.time("terminates"),
         labels=_labels(record),
         error=_error(record, "error"),
+        maintenance=record.time("maintenance"),
     )
 
 

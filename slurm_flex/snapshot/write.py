@@ -175,6 +175,8 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _instance(instance: Instance) -> dict[str, Any]:
+    """`maintenance` stands only where one is announced: the other keys are the format's first."""
+    announced = {} if instance.maintenance is None else {"maintenance": _time(instance.maintenance)}
     return {
         "name": instance.name,
         "id": instance.id,
@@ -184,6 +186,7 @@ def _instance(instance: Instance) -> dict[str, Any]:
         "terminates": _time(instance.terminates),
         "labels": _labels(instance.labels),
         "error": _error(instance.error),
+        **announced,
     }
 
 

@@ -269,6 +269,26 @@ def test_a_reservation_keeps_its_hours_in_any_zone(
     assert reservation(backend, name) is None
 
 
+def test_what_a_job_said_in_extra_is_read_where_it_would_outlast_its_node(
+    slurm: Controller, backend: ScontrolController, release: str
+) -> None:
+    if release == "22.05":
+        pytest.skip("its jobs have no extra")
+    words = [f"--comment={EVIL}", "--extra=flex-signal=USR1@600"]
+    long, short = (
+        slurm.sbatch("-w", f"c1-gx-{at}", "-t", limit, *words, "--wrap=sleep 60")
+        for at, limit in enumerate(("60", "10"))
+    )
+    for job_id in (long, short):
+        slurm.wait_for_job(job_id, "RUNNING", SOON)
+    start, end = now() + timedelta(minutes=30), now() + timedelta(hours=2)
+    assert backend.reserve("slurm-flex-test-1", ["c1-gx-0", "c1-gx-1"], start, end, now()) == ()
+    assert job(backend, long).extra == "flex-signal=USR1@600"
+    assert job(backend, short).extra is None
+    assert backend.notices == ()
+    assert backend.unreserve(["slurm-flex-test-1"]) == ()
+
+
 def test_static_nodes_are_excluded_where_the_release_can(
     backend: ScontrolController, release: str
 ) -> None:

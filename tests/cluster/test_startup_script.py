@@ -221,6 +221,7 @@ def test_a_failure_leaves_its_reason_on_the_console(
 def test_a_share_that_cannot_be_mounted_keeps_the_node_away(
     controller: Controller, boot: Boot
 ) -> None:
+    """Scenario 22: slurmd starts last, when all else is in order."""
     data = {"display_name": "c1", "node_pools": [{"id": "gx", "filestores": [DATA]}]}
     done = boot(parse_cluster(data, lenient=True), {DATA: Share("nfs", "127.0.0.1:/data")})
     assert done.returncode == 1

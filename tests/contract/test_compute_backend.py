@@ -69,6 +69,38 @@ def test_a_vm_is_seen_with_its_labels_its_age_and_its_end(site: Cloud) -> None:
         assert vm.terminates.tzinfo is timezone.utc
 
 
+def test_an_announced_maintenance_is_read_moves_is_called_off_and_ends_the_vm(site: Cloud) -> None:
+    site.make_groups()
+    site.ask("gx", "j51-1", ["c1-gx-0", "c1-gx-1"])
+    vm, other = site.running("gx", 2).instances
+    assert (vm.maintenance, other.maintenance) == (None, None)
+
+    for hours in (5, 9):
+        site.emulator.faults.set("maintenance", instance=vm.name, within=f"{hours}h")
+        vm, other = site.read("gx").instances
+        assert vm.created is not None and vm.maintenance is not None
+        assert (
+            timedelta(0) < vm.maintenance - vm.created - timedelta(hours=hours) < timedelta(0, 30)
+        )
+        assert other.maintenance is None
+    site.emulator.faults.set("maintenance", instance=vm.name, type="NONE")
+    assert site.read("gx").instances[0].maintenance is None
+    site.emulator.faults.set("maintenance", instance=vm.name, within="1s", type="UNSCHEDULED")
+
+    ended = site.read_until("gx", lambda group: not group.instances[0].is_alive)
+
+    assert [one.is_dead for one in ended.instances] == [True, False]
+
+
+def test_the_maintenance_of_a_vm_that_moves_to_another_host_is_none_to_us(site: Cloud) -> None:
+    site.make_groups()
+    site.finish(*site.fleet.create_instances(site.pool("cpu"), ["c1-cpu-0"], nonce="1"))
+    site.running("cpu", 1)
+    site.emulator.faults.set("maintenance", instance="c1-cpu-0", within="5h")
+
+    assert site.read("cpu").instances[0].maintenance is None
+
+
 def test_a_pass_takes_two_calls_a_zone_and_two_a_flex_start_pool(site: Cloud) -> None:
     site.make_groups()
     site.ask("gx", "j51-1")

@@ -193,6 +193,17 @@ def test_no_node_gets_a_second_request_or_instance(snapshot: Snapshot) -> None:
 
 
 @given(worlds())
+def test_a_job_is_told_everything_once_a_pass(snapshot: Snapshot) -> None:
+    for acts in several(snapshot):
+        told = [
+            (one.KIND, one.job)
+            for one in acts
+            if isinstance(one, act.JobAction) and one.KIND != "job_notify"
+        ]
+        assert len(told) == len(set(told)), f"{acts}\n{brief(snapshot)}"
+
+
+@given(worlds())
 def test_nothing_foreign_is_changed(snapshot: Snapshot) -> None:
     """Invariant 6."""
     foreign_requests = {

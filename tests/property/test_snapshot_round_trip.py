@@ -137,6 +137,7 @@ INSTANCE = st.builds(
     terminates=maybe(TIMES),
     labels=maybe(st.dictionaries(TEXT, TEXT, max_size=2)),
     error=maybe(ERRORS),
+    maintenance=maybe(TIMES),
 )
 REQUEST = st.builds(
     Request,

@@ -108,6 +108,7 @@ def instances(draw: st.DrawFn) -> InPool:
         cluster=draw(st.sampled_from(["c1", "c1", "c1", "c1", "c2", ""])),
         pool="gy" if "gy" in name else "gx",
         error=draw(st.sampled_from(ERRORS)),
+        maintenance=draw(st.none() | maybe_times),
     )[0]
 
 

@@ -138,6 +138,10 @@ class SimCompute:
             vm.running_at = now
             vm.ends = None if vm.duration is None else now + vm.duration
             self.journal.note(f"VM {vm.name} runs")
+        if vm.status == "RUNNING" and vm.maintenance is not None and now >= vm.maintenance:
+            self.journal.note(f"the host of VM {vm.name} goes into maintenance")
+            vm.maintenance = None
+            self.kill(vm.name, now)
         if vm.status != "RUNNING" or vm.ends is None or now < vm.ends + knobs.end_lag:
             return
         self.journal.note(f"VM {vm.name} comes to its end")
@@ -166,6 +170,11 @@ class SimCompute:
         """Deleted by somebody else, or gone without a word."""
         self.vms[name].died_at = now
         self._vanish(self.vms[name], now)
+
+    def announce(self, name: str, begins: float | None) -> None:
+        """Its host's maintenance is announced, moved or (None) called off."""
+        self.vms[name].maintenance = begins
+        self.journal.note(f"maintenance of VM {name} is announced for {begins}")
 
     def silence(self, name: str, now: float) -> None:
         """The VM runs on, its slurmd doesn't."""
@@ -296,6 +305,7 @@ class SimCompute:
             created=when(vm.created),
             terminates=None if vm.ends is None else when(vm.ends),
             labels={CLUSTER_LABEL: "c1"} if vm.own else {},
+            maintenance=None if vm.maintenance is None else when(vm.maintenance),
         )
 
 

@@ -90,7 +90,8 @@ class Hands:
                 continue
             if not vm.own:
                 self.ledger.accuse(now, f"the VM {name} of somebody else is deleted")
-            if node is None or vm.status != "RUNNING" or vm.ends is None or now >= vm.ends - SKEW:
+            last = vm.last_moment
+            if node is None or vm.status != "RUNNING" or last is None or now >= last - SKEW:
                 continue
             runs = any(self.slurm.jobs[one].state == "RUNNING" for one in node.jobs)
             if runs and vm.answers(now):  # its node_down may have been lost on the way
@@ -105,7 +106,7 @@ class Hands:
         vm = self.compute.vms.get(name)
         if vm is not None and self._had_its_short_life(vm, now):
             return "expired"
-        ends = self.ends.get(name) if vm is None else vm.ends
+        ends = self.ends.get(name) if vm is None or vm.dead else vm.last_moment
         return "expired" if ends is not None and now >= ends - SKEW else "failure"
 
     @property
@@ -115,8 +116,9 @@ class Hands:
     def remember_ends(self) -> None:
         """The last known end of each node's VM, for judging why it went."""
         for name, vm in self.compute.vms.items():
-            if vm.ends is not None:
-                self._ends[name] = vm.ends
+            if vm.last_moment is not None:
+                if not vm.dead:
+                    self._ends[name] = vm.last_moment
             elif vm.status == "RUNNING":
                 self._ends.pop(name, None)
 
@@ -180,7 +182,7 @@ class Hands:
             return True
         if self._had_its_short_life(vm, now):
             return True
-        return vm.ends is not None and now >= vm.ends - SKEW
+        return vm.last_moment is not None and now >= vm.last_moment - SKEW
 
     def _had_its_short_life(self, vm: SimVm, now: float) -> bool:
         """Granted ten minutes for a shorter configured duration, and has had that."""

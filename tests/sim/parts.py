@@ -187,8 +187,16 @@ class SimVm:
     slurmd_at: float | None = None
     """when its slurmd answers; None: never"""
     ends: float | None = None
+    maintenance: float | None = None
+    """when its host's maintenance begins, which ends it"""
     gone_at: float | None = None
     died_at: float | None = None
+
+    @property
+    def last_moment(self) -> float | None:
+        """What comes first of its end and its host's maintenance."""
+        known = [at for at in (self.ends, self.maintenance) if at is not None]
+        return min(known, default=None)
 
     @property
     def billed(self) -> bool:

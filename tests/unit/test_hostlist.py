@@ -27,6 +27,7 @@ FOLDED = rows("hostlist_fold_vectors.tsv")
 
 @pytest.mark.parametrize("row", EXPANDED, ids=[row["input"] for row in EXPANDED])
 def test_a_hostlist_is_read_as_the_newest_slurm_reads_it(row: dict[str, str]) -> None:
+    """Scenario 68."""
     text = row["input"].replace("\\t", "\t").replace("\\n", "\n")
     expected = row[NEWEST]
     if expected.startswith("ERR"):

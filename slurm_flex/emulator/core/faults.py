@@ -189,9 +189,13 @@ FAULTS: Final[dict[str, FaultKind]] = {
         ),
         FaultKind(
             "maintenance",
-            "instances show an upcomingMaintenance",
+            "instances show an upcomingMaintenance; when it begins, those that can't migrate end "
+            "as by a host error",
             ("zone", "group", "instance", "project"),
-            {"in": "emulated time, default 1h", "type": "SCHEDULED (default) or UNSCHEDULED"},
+            {
+                "in": "emulated time, default 1h",
+                "type": "SCHEDULED (default), UNSCHEDULED, or NONE to call it off",
+            },
             event=True,
         ),
     )

@@ -105,8 +105,7 @@ def simulate_maintenance(world: World, instance: Instance, request_id: str = "")
         return again
     _must_run(instance)
     operation = _start(world, "simulateMaintenanceEvent", instance, request_id)
-    if instance.body.get("scheduling", {}).get("onHostMaintenance") == "TERMINATE":
-        instances.host_error(world, instance)
+    instances.begin_maintenance(world, instance)
     return operation
 
 

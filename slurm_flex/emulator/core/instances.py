@@ -3,7 +3,7 @@ the events ``instance.running``, ``.stopping``, ``.expiring``, ``.gone`` and ``.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from slurm_flex.emulator.core import operations
 from slurm_flex.emulator.core.capacity import Need, count_in
@@ -128,13 +128,28 @@ def preempt(world: World, instance: Instance) -> None:
 
 
 def announce_maintenance(world: World, instance: Instance, within: timedelta, kind: str) -> None:
-    """Show an upcoming maintenance that begins ``within`` from now and lasts an hour."""
+    """Show an upcoming maintenance that begins ``within`` from now and lasts an hour.
+
+    Announced anew it moves; with type NONE it is called off."""
     start = world.now + within
+    if kind == "NONE":
+        instance.maintenance = {}
+        return
     instance.maintenance = {
         "type": kind,
         "windowStartTime": start.isoformat(),
         "windowEndTime": (start + timedelta(hours=1)).isoformat(),
     }
+    world.at(start, "instance.maintenance", instance.path, instance.id)
+
+
+def begin_maintenance(world: World, instance: Instance) -> None:
+    """The host is maintained now: a VM that can't migrate goes down as by a host error."""
+    scheduling = instance.body.get("scheduling", {})
+    model = scheduling.get("provisioningModel", "STANDARD")
+    usual = "MIGRATE" if model == "STANDARD" else "TERMINATE"
+    if scheduling.get("onHostMaintenance", usual) == "TERMINATE":
+        host_error(world, instance)
 
 
 def _end_at(world: World, instance: Instance, when: object) -> None:
@@ -193,6 +208,18 @@ def _end_of_life(world: World, path: str, id_: str) -> None:
         world.at(world.now + late, "instance.expire", path, id_)
     else:
         _expire(world, path, id_)
+
+
+@on_timer("instance.maintenance")
+def _maintenance(world: World, path: str, id_: str) -> None:
+    """It begins, if it is still announced for now: what can't move to another host goes down."""
+    instance = alive(world, path, id_)
+    if instance is None or not instance.maintenance:
+        return
+    if datetime.fromisoformat(instance.maintenance["windowStartTime"]) > world.now:
+        return  # moved meanwhile; a later timer is set for that
+    instance.maintenance = {}
+    begin_maintenance(world, instance)
 
 
 @on_timer("instance.expire")

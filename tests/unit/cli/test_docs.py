@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from slurm_flex.cli.explain import EVENTS
 from slurm_flex.cli.main import app
 from slurm_flex.cluster.setting_fields import Settings
 
@@ -46,3 +47,11 @@ def test_every_setting_in_the_docs_exists(page: Path) -> None:
 def test_the_way_from_the_json_to_a_job_names_every_step() -> None:
     told = {name for name, _ in calls(ROOT / "docs" / "setup.md")}
     assert {"init", "render", "apply", "doctor", "why", "nodes"} <= told
+
+
+def test_every_kind_of_event_is_explained_and_documented() -> None:
+    rules = "".join(page.read_text() for page in (ROOT / "slurm_flex" / "rules").glob("*.py"))
+    written = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', rules)) - {"MAX_QUEUE_WAIT"}
+    assert written == set(EVENTS)
+    table = (ROOT / "docs" / "operations.md").read_text()
+    assert all(f"| `{kind}` | {text} |" in table for kind, text in EVENTS.items())

@@ -145,6 +145,15 @@ def test_why_a_node_is_as_it_is(site: Site) -> None:
     assert site.call("why", "c1-gx-4", "--json").data["reason_is_ours"] is False
 
 
+def test_a_node_that_ends_by_its_hosts_maintenance_says_so(site: Site) -> None:
+    site.publish(world(node("c1-gx-0", "idle"), instance("c1-gx-0", maintenance="+5h")))
+    assert "up, ends in 5 h (host maintenance)" in site.call("nodes").out
+    told = site.call("why", "c1-gx-0").out
+    assert "2026-12-01 17:00:00 (in 5 h) (host maintenance)" in told
+    (shown,) = [one for one in site.call("nodes", "--json").data if one["node"] == "c1-gx-0"]
+    assert (shown["ends"], shown["maintenance"]) == ("2026-12-01T17:00:00Z",) * 2
+
+
 @pytest.mark.parametrize("whom", ["9999", "c1-gx-99", "nonsense", "51x", "²"])
 def test_why_of_something_unknown_is_an_error_with_a_way_on(site: Site, whom: str) -> None:
     site.publish(BUSY)
@@ -242,8 +251,13 @@ def test_events_are_followed_until_ctrl_c(site: Site) -> None:
     store = open_store(site.state_dir, NOON).store
     program = [sys.executable, "-m", "slurm_flex.cli.main", "events", "--follow", "--json"]
     store.write_events([Entry(NOON, "lost", "the first")])
+    # What a shell starts in the background inherits that SIGINT is ignored.
+    heeds = ["env", "--default-signal=INT"]
     with subprocess.Popen(
-        [*program, "--since", "3650d"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*heeds, *program, "--since", "3650d"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as following:
         assert following.stdout is not None
         assert following.stderr is not None

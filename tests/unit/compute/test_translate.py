@@ -105,6 +105,30 @@ def test_a_members_end_is_the_groups_word_or_else_the_vms() -> None:
     assert by_group.terminates == moment - timedelta(days=1)
 
 
+@pytest.mark.parametrize(
+    ("scheduling", "upcoming", "hour"),
+    [
+        ("TERMINATE", {"window_start_time": "2026-12-01T04:00:00-08:00"}, 12),
+        ("", {"window_start_time": "2026-12-01T12:00:00Z", "type_": "NEW_IN_2031"}, 12),
+        ("TERMINATE", {"maintenance_status": "ONGOING"}, None),
+        ("TERMINATE", {"window_start_time": "soon"}, None),
+        ("TERMINATE", {}, None),
+        ("MIGRATE", {"window_start_time": "2026-12-01T12:00:00Z"}, None),
+    ],
+)
+def test_the_begin_of_a_maintenance_is_read_where_it_ends_the_vm(
+    scheduling: str, upcoming: dict[str, str], hour: int | None
+) -> None:
+    listed = vm(
+        "c1-gx-0", id=7, status="RUNNING", labels=OURS,
+        scheduling={"on_host_maintenance": scheduling},
+        resource_status={"upcoming_maintenance": upcoming},
+    )  # fmt: skip
+    begins = None if hour is None else datetime(2026, 12, 1, hour, tzinfo=timezone.utc)
+
+    assert member_of(member("c1-gx-0", id=7), listed, quiet).maintenance == begins
+
+
 def test_of_two_incarnations_the_one_that_was_seen_last_counts() -> None:
     old = member(
         "c1-gx-0", id=7, instance_status="STOPPING",

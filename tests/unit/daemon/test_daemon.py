@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ import pytest
 
 from slurm_flex import status_file
 from slurm_flex.acting import SomebodyActs, check_owner, take_lock
-from slurm_flex.cycle import Outside
+from slurm_flex.compute.fleet import Verdict
+from slurm_flex.cycle import Outside, Report
 from slurm_flex.daemon import Daemon, told_to_end
 from slurm_flex.errors import FlexError
 from slurm_flex.metrics import Metrics
 from slurm_flex.publish import Publisher
+from slurm_flex.reconcile import Reconcile
 from slurm_flex.sdnotify import Notifier
 from slurm_flex.slurm.errors import SlurmctldUnreachable
 from slurm_flex.wake import Ear, poke
@@ -108,6 +111,7 @@ def test_sigterm_ends_it(stage: Stage) -> None:
 
 
 def test_sighup_takes_new_files_and_keeps_the_old_ones_if_they_are_bad(stage: Stage) -> None:
+    """Scenario 67."""
     tries: list[str] = []
 
     def reload() -> Outside:
@@ -203,6 +207,57 @@ def test_only_one_acts(tmp_path: Path) -> None:
     take_lock(tmp_path).release()
 
 
+class Sleeper:
+    """What happens while a one-shot sleeps; at the end of `turns` a daemon starts."""
+
+    def __init__(self, stage: Stage, *turns: Callable[[], object]) -> None:
+        self.pauses: list[float] = []
+        self._stage = stage
+        self._turns = list(turns)
+        self._daemon = ExitStack()
+
+    def __call__(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._stage.now += timedelta(seconds=seconds)
+        if self._turns:
+            self._turns.pop(0)()
+        else:
+            run_dir = self._stage.folder / "run"
+            self._daemon.enter_context(take_lock(run_dir))
+            self._daemon.enter_context(Ear(run_dir))
+
+    def reconcile(self) -> Report | None:
+        settings = self._stage.start().outside.site.settings
+        one_shot = Reconcile(self._stage.start, Publisher(NOON), self)
+        with self._daemon:
+            return one_shot.run(settings, once=False, patience=timedelta(0))
+
+
+def test_a_one_shot_lets_a_daemon_take_over_between_two_passes(stage: Stage) -> None:
+    stage.show(world(*WAITING))
+    sleeper = Sleeper(stage, lambda: None)
+    assert sleeper.reconcile() is None
+    assert sleeper.pauses == [5, 5]
+    assert len(stage.sent("request")) == 1
+
+
+def test_a_one_shot_ends_when_nothing_is_left_to_do(stage: Stage) -> None:
+    stage.fleet.at_once = {"delete_instances": Verdict.DONE}
+    stage.show(world(node("c1-gx-5", "idle%"), instance("c1-gx-5")))
+    assert Sleeper(stage, lambda: stage.show(world())).reconcile() is not None
+
+
+def test_a_one_shot_knows_what_another_one_did_between_its_passes(stage: Stage) -> None:
+    stage.show(world(node("c1-gx-5", "idle%"), instance("c1-gx-5")))
+
+    def another_one() -> None:
+        stage.show(world(*WAITING))
+        Sleeper(stage).reconcile()
+
+    assert Sleeper(stage, another_one, lambda: None).reconcile() is None
+    assert len(stage.sent("request")) == 1
+
+
 def test_acting_as_the_wrong_user_is_refused_with_the_right_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +320,23 @@ def test_the_real_program_runs_without_slurm_or_cloud_says_so_and_ends_at_sigter
     said = (tmp_path / "log").read_text()
     assert "Traceback" not in said
     assert "ended" in said
+
+
+def test_a_daemon_that_starts_in_the_pass_of_a_one_shot_waits_for_it(tmp_path: Path) -> None:
+    settings = write_files(tmp_path)
+    program = [str(Path(sys.executable).parent / "slurm-flex"), "run"]
+    env = {**os.environ, "SLURM_FLEX_CONFIG": str(settings)}
+    lock = take_lock(tmp_path / "run")
+    with subprocess.Popen(program, env=env, stderr=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stderr is not None
+        assert f"waits for the pass of another one (pid {os.getpid()})" in daemon.stderr.readline()
+        lock.release()
+        for line in daemon.stderr:
+            if "event=ready" in line:
+                break
+        daemon.send_signal(signal.SIGTERM)
+        daemon.stderr.read()
+    assert daemon.returncode == 0
 
 
 def test_a_one_shot_says_what_is_wrong_and_ends_with_1(tmp_path: Path) -> None:

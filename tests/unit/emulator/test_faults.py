@@ -254,6 +254,27 @@ def test_an_upcoming_maintenance_is_shown_and_can_be_performed() -> None:
     assert here.instances() == {"n-0": "TERMINATED"}
 
 
+def test_a_maintenance_that_begins_takes_the_vm_down() -> None:
+    here = Here()
+    here.up(here.group(), "j1-1", "n-0", seconds=86400)
+    here.fault("maintenance", instance="n-0", within="1h")
+    here.fault("maintenance", instance="n-0", within="2h")  # it is moved
+    here.wait(3660)
+    assert here.instances() == {"n-0": "RUNNING"}
+    here.wait(3600)
+    assert here.instances() == {"n-0": "TERMINATED"}
+
+
+def test_a_maintenance_that_is_called_off_does_nothing() -> None:
+    here = Here()
+    here.up(here.group(), "j1-1", "n-0", seconds=86400)
+    here.fault("maintenance", instance="n-0", within="1h")
+    here.fault("maintenance", instance="n-0", type="NONE")
+    assert "upcomingMaintenance" not in here.ok("GET", f"{ZONE}/instances/n-0")["resourceStatus"]
+    here.wait(7200)
+    assert here.instances() == {"n-0": "RUNNING"}
+
+
 def test_a_simulated_maintenance_takes_a_vm_down_that_can_not_migrate() -> None:
     here = Here()
     here.up(here.group(), "j1-1", "n-0")

@@ -121,6 +121,8 @@ def test_the_pci_bus_says_how_many_gpus_there_are_where_nobody_else_does(tmp_pat
         ("a=1,health=off;b", True),
         ("please health=off thanks", True),
         ('"health=off"', True),
+        ("healthchecks_prolog=off", True),
+        ("healthchecks_epilog=off", False),
         ("myhealth=off", False),
         ("health=offline", False),
         ("health=on", False),

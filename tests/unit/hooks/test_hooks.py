@@ -73,6 +73,7 @@ def test_the_resume_file_of_22_05_has_other_keys(tmp_path: Path) -> None:
 def test_a_wrong_resume_file_is_noted_and_the_node_list_used(
     site: Site, ear: Ear, tmp_path: Path, content: bytes
 ) -> None:
+    """Scenario 11."""
     file = tmp_path / "resume.json"
     file.write_bytes(content)
     done = site.call("resume.py", "c1-gx-2", env={"SLURM_RESUME_FILE": str(file)})

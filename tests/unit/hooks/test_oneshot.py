@@ -1,4 +1,7 @@
-"""No daemon: a hook starts one detached reconcile, whatever slurmctld does to its own children."""
+"""No daemon: a hook starts one detached reconcile, whatever slurmctld does to its own children.
+
+Scenario 16: elsewhere a stale heartbeat means that nodes fail; here their VMs come all the same.
+"""
 
 from __future__ import annotations
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
-from slurm_flex.actions import JobStart, MakeRequest, NodeDown, NodePowerDown
+import pytest
+
+from slurm_flex.actions import (
+    JobComment,
+    JobHold,
+    JobStart,
+    MakeRequest,
+    NodeDown,
+    NodePowerDown,
+)
 from slurm_flex.model import Snapshot
 from tests.builders import (
+    OWN_FLAGS,
     Thing,
+    decide,
     instance,
     job,
     later,
     node,
     passes,
     request,
+    reservation,
     world,
 )
 
@@ -32,6 +45,18 @@ def ends_at_noon(*more: Thing, state: str = "idle", **about: object) -> Snapshot
         now="-30s",
         **about,  # type: ignore[arg-type]
     )
+
+
+def test_a_request_that_no_list_shows_is_not_sent_again_for_a_job_that_is_cut() -> None:
+    """One of its nodes is up and loses its VM while the other waits for one."""
+    mine = job(51, nodes="c1-gx-[0-1]", starts="-10m")
+    nodes = (node("c1-gx-0", "alloc"), node("c1-gx-1", "alloc#"))
+    there = world(*nodes, mine, instance("c1-gx-0"), now="-2m30s")
+    gone = world(*nodes, mine)
+    played = passes(there, world(*nodes, mine, now="-35s"), gone)
+    assert [one.nodes for one in played[0].of(MakeRequest)] == [("c1-gx-1",)]
+    assert played[2].nodes(NodeDown) == {"c1-gx-0"}
+    assert not played[2].of(MakeRequest)
 
 
 class TestAJobThatExpiredWithItsNode:
@@ -120,6 +145,72 @@ class TestAJobThatExpiredWithItsNode:
             now="+75s",
         )
         assert not passes(before, ended, half).all.of(JobStart)
+
+
+class TestTheWordsToAJobThatIsCut:
+    """They come before its node goes down: the process may die, or lose its memory, in between."""
+
+    said = "flex: Flex-start limit reached at 12-01 12:00 UTC, restarts on a new VM"
+    ours = reservation("slurm-flex-j51-1", "c1-gx-0", start="-5m", end="+1h", flags=OWN_FLAGS)
+    before = ends_at_noon(job(51, "R", nodes="c1-gx-0", starts="-6d"), ours, state="alloc")
+
+    def ended(self, comment: str | None, *, now: str, status: str | None = None) -> Snapshot:
+        run = job(51, "R", nodes="c1-gx-0", starts="-6d", admin_comment=comment)
+        vm = instance("c1-gx-0", status, created="-7d", ends="now") if status else ()
+        return world(node("c1-gx-0", "alloc"), vm, run, self.ours, now=now)
+
+    def test_tell_when_its_node_ended(self) -> None:
+        acts = passes(self.before, self.ended(None, now="+70s")).last
+        assert acts.one(JobComment).text == self.said
+
+    @pytest.mark.parametrize("status", [None, "STOPPING", "TERMINATED"])
+    def test_are_not_repeated_with_another_minute_though_memory_is_lost(
+        self, status: str | None
+    ) -> None:
+        acts = decide(self.ended(self.said, now="+70s", status=status))
+        assert acts.nodes(NodeDown) == {"c1-gx-0"}
+        assert not acts.of(JobComment)
+
+    def test_are_said_again_if_they_were_never_heard(self) -> None:
+        """What a pass means to do is remembered before it is done."""
+        played = passes(self.before, self.ended(None, now="+10s"), self.ended(None, now="+70s"))
+        assert [one.text for one in played[1].of(JobComment)] == [self.said]
+        assert [one.text for one in played[2].of(JobComment)] == [self.said]
+
+    def test_are_repeated_in_another_life(self) -> None:
+        run = job(51, "R", nodes="c1-gx-0", starts="-6d", admin_comment=self.said, restarts=1)
+        later_end = world(
+            node("c1-gx-0", "alloc"),
+            instance("c1-gx-0", "STOPPING", created="-5d", ends="+2d"),
+            run,
+            now="+2d10s",
+        )
+        assert "at 12-03 12:00 UTC" in decide(later_end).one(JobComment).text
+
+
+def test_a_hold_that_didnt_get_through_is_repeated_until_slurm_shows_it() -> None:
+    """Cut too often: what was remembered of it must not end with the attempt."""
+    cls = TestAJobThatExpiredWithItsNode
+
+    def seen(snapshot: Snapshot, **fields: object) -> Snapshot:
+        jobs = tuple(replace(one, time_limit=None, **fields) for one in snapshot.slurm.jobs)  # type: ignore[arg-type]
+        settings = snapshot.settings.model_copy(update={"max_expiries": 1})
+        return replace(snapshot, slurm=replace(snapshot.slurm, jobs=jobs), settings=settings)
+
+    off = seen(cls.off)
+    told = seen(cls.off, admin_comment="flex: held: cut 1 times by the end of its node; it needs "
+                "checkpoints or a shorter --time")  # fmt: skip
+    held = seen(cls.off, reason="JobHeldAdmin")
+    theirs = seen(cls.off, admin_comment="budget 42")
+    played = passes(
+        seen(cls.before), seen(cls.at_the_end), off, later(told, "5s"), later(held, "10s"),
+        later(off, "15s"),
+    ).passes  # fmt: skip
+    assert [len(acts.of(JobHold)) for acts in played] == [0, 0, 1, 1, 0, 0]
+    assert [len(acts.of(JobComment)) for acts in played[2:4]] == [1, 0]
+    acts = passes(seen(cls.before), seen(cls.at_the_end), theirs).last
+    assert acts.of(JobHold)
+    assert not acts.of(JobComment)
 
 
 def test_a_job_whose_vm_was_lost_waits_out_slurms_penalty() -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
-from slurm_flex.actions import JobNotify, JobSignal, NodePowerDown, Reserve, Unreserve
-from slurm_flex.model import Memory
+from slurm_flex.actions import (
+    JobComment,
+    JobNotify,
+    JobSignal,
+    JobStart,
+    NodePowerDown,
+    Reserve,
+    Unreserve,
+)
+from slurm_flex.model import Job, Memory, Snapshot
 from tests.builders import (
     OWN_FLAGS,
     Acts,
+    Thing,
     at,
     decide,
     half_seen,
@@ -191,18 +202,90 @@ class TestTheWarning:
         assert not passes(*repeat(snapshot, 3)).all.of(JobNotify)
 
 
-def test_with_expiry_requeue_jobs_leave_in_order() -> None:
-    def snapshot(ends: str) -> object:
-        return world(
-            node("c1-gx-0", "alloc"),
-            instance("c1-gx-0", created="-6d", ends=ends),
-            job(51, "R", nodes="c1-gx-0", starts="-1h", ends="+3h", limit="4h"),
-            settings={"expiry_requeue": True},
-        )
+def seen(state: str, mine: Job, *more: Thing, now: str, status: str | None = "RUNNING") -> Snapshot:
+    """The last minute of c1-gx-0, where the site has its jobs requeued in order."""
+    vm = instance("c1-gx-0", status, created="-6d", ends="+50s") if status else ()
+    settings = {"expiry_requeue": True, "max_expiries": 3}
+    return world(node("c1-gx-0", state), vm, mine, *more, now=now, settings=settings)
 
-    assert not decide(snapshot("+3m")).kind("job_requeue")  # type: ignore[arg-type]
-    acts = decide(snapshot("+50s"))  # type: ignore[arg-type]
-    assert [getattr(one, "job", 0) for one in acts.kind("job_requeue")] == [51]
+
+class TestAJobThatLeavesInOrder:
+    """Requeued a minute before its node ends (expiry_requeue)."""
+
+    runs = job(51, "R", nodes="c1-gx-0", starts="-1h", ends="+3h", limit="4h")
+    stops = job(51, "CG", nodes="c1-gx-0", starts="-1h", limit="4h")
+    back = job(51, reason="BeginTime", starts="+2m5s", limit="4h", restarts=1)
+    ours = reservation("slurm-flex-j50-1", "c1-gx-0", start="-4m10s", end="+1h", flags=OWN_FLAGS)
+    sent_away = seen("alloc", runs, ours, now="now")
+
+    def test_is_requeued_and_told_why(self) -> None:
+        assert not decide(seen("alloc", self.runs, now="-3m")).kind("job_requeue")
+        acts = decide(self.sent_away)
+        assert [getattr(one, "job", 0) for one in acts.kind("job_requeue")] == [51]
+        said = "flex: Flex-start limit reached at 12-01 12:00 UTC, restarts on a new VM"
+        assert [one.text for one in acts.of(JobComment)] == [said]
+
+    def test_starts_elsewhere_as_soon_as_slurm_has_cleaned_up_after_it(self) -> None:
+        """Its slurmd answers, so COMPLETING ends when nothing of it is left there; from then on
+        Slurm counts its two minutes."""
+        back = replace(self.back, start_time=at("+2m25s"))
+        played = passes(
+            self.sent_away,
+            seen("IDLE+CLOUD+COMPLETING", self.stops, self.ours, now="+15s"),
+            seen("idle", back, self.ours, now="+25s"),
+        )
+        assert not played[1].of(JobStart)
+        assert played[2].one(JobStart).after == timedelta(0)
+
+    def test_doesnt_start_where_nothing_keeps_it_off_the_node_that_ends(self) -> None:
+        played = passes(self.sent_away, seen("idle", self.back, now="+25s"))
+        assert not played.last.of(JobStart)
+
+    @pytest.mark.parametrize("status", ["RUNNING", "STOPPING"])
+    @pytest.mark.parametrize("state", ["down", "down*", "down%", "idle%", "idle*"])
+    def test_waits_for_its_old_vm_to_be_gone_if_the_node_ends_before_it_has_left(
+        self, state: str, status: str
+    ) -> None:
+        """Two copies must never run: a job that traps SIGTERM lives on under a node set down."""
+        ending = seen(state, self.back, self.ours, now="+1m", status=status)
+        off = seen("idle~", self.back, now="+100s", status=None)
+        played = passes(self.sent_away, ending, later(ending, "10s"), off)
+        assert not [one for acts in played.passes[:3] for one in acts.of(JobStart)]
+        assert played.last.one(JobStart).after == timedelta(0)
+
+    def test_counts_as_cut_once_though_the_end_comes_first(self) -> None:
+        """The requeue didn't get through, and the VM ends under the job."""
+        ended = seen("alloc", self.runs, self.ours, now="+55s", status=None)
+        assert passes(self.sent_away, ended).memory.expiries == {"51": 1}
+
+
+def on_two_nodes(version: str, second_ends: str = "+50s", **job_fields: Any) -> Snapshot:
+    return world(
+        node("c1-gx-[0-1]", "alloc"),
+        instance("c1-gx-0", created="-6d", ends="+50s"),
+        instance("c1-gx-1", created="-6d", ends=second_ends),
+        job(51, "R", nodes="c1-gx-[0-1]", starts="-1h", ends="+3h", limit="4h", **job_fields),
+        version=version,
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "leaves"),
+    [
+        (on_two_nodes("22.05.8"), True),
+        (on_two_nodes("22.05.8", second_ends="+1m40s"), True),
+        (on_two_nodes("22.05.8", second_ends="+1h"), False),
+        (on_two_nodes("22.05.8", requeue=False), False),
+        (on_two_nodes("23.02.7"), False),
+        (on_two_nodes("24.11.5"), False),
+    ],
+)
+def test_an_old_slurmctld_never_sees_all_nodes_of_a_job_end_at_once(
+    snapshot: Snapshot, leaves: bool
+) -> None:
+    """R 22.05.8: it doesn't clean up after such a job, and its GPUs stay in use for ever."""
+    played = passes(*repeat(snapshot, 3), later(snapshot, "20s")).passes
+    assert [len(acts.kind("job_requeue")) for acts in played] == [0, 0, int(leaves), 0]
 
 
 def test_a_running_job_is_never_requeued_unless_the_site_wants_it() -> None:

@@ -78,6 +78,26 @@ def test_a_job_in_line_is_told_so() -> None:
     assert "in line" not in last[51]
 
 
+def test_a_boot_of_more_than_a_minute_is_told_where_nothing_else_was() -> None:
+    snapshot = world(
+        node("c1-gx-[0-1]", "alloc#"),
+        job(51, nodes="c1-gx-[0-1]", starts="-20s"),
+        request("j51-1", "c1-gx-[0-1]", "SUCCEEDED", created="-20s"),
+        instance("c1-gx-[0-1]", created="-10s"),
+    )
+    played = passes(*(later(snapshot, f"{n * 20}s") for n in range(5)))
+    texts = [[one.text for one in acts.of(JobComment)] for acts in played.passes]
+    assert texts == [[], [], [], ["flex: its VMs boot"], ["flex: its VMs boot"]]
+
+    up = world(
+        node("c1-gx-[0-1]", "alloc"),
+        job(51, "R", nodes="c1-gx-[0-1]", starts="-1m", admin_comment="flex: its VMs boot"),
+        request("j51-1", "c1-gx-[0-1]", "SUCCEEDED", created="-3m"),
+        instance("c1-gx-[0-1]", created="-2m"),
+    )
+    assert decide(up).one(JobComment).text.startswith("flex: running, its nodes end at")
+
+
 def test_a_paused_pool_says_so() -> None:
     snapshot = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0"), paused=["gx"])
     texts = [one.text for one in passes(*repeat(snapshot, 2)).all.of(JobComment)]

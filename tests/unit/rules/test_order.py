@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_flex.actions import MakeRequest
+from slurm_flex.actions import JobStart, MakeRequest
 from slurm_flex.model import Memory, Snapshot
+from slurm_flex.plan import plan
 from tests.builders import (
     STOCKOUT,
     Acts,
@@ -246,6 +247,21 @@ def test_a_job_has_one_last_word_though_two_things_cut_it() -> None:
     )
     acts = passes(before, cut).last
     assert len(acts.kind("job_comment")) <= 1, f"\n{acts}"
+
+
+def test_a_job_that_two_rules_send_back_starts_when_the_later_lets_it() -> None:
+    """One of its nodes didn't boot, the request for the other failed."""
+    snapshot = world(
+        node("c1-gx-[0-1]", "alloc#"),
+        instance("c1-gx-0", created="-40m"),
+        request("j51-1", "c1-gx-0", "SUCCEEDED", created="-45m"),
+        request("j51-2", "c1-gx-1", "FAILED", created="-10m", error=STOCKOUT),
+        job(51, nodes="c1-gx-[0-1]", starts="-45m"),
+    )
+    acts, memory = plan(snapshot, Memory())
+    starts = [one for one in acts if isinstance(one, JobStart)]
+    assert len(starts) == 1
+    assert memory.delays["51"].until == snapshot.now + starts[0].after
 
 
 def test_a_job_that_this_pass_cuts_isnt_asked_for_in_it() -> None:

@@ -111,6 +111,7 @@ class TestARequestThatFailed:
         assert all(one.after >= timedelta(0) for one in played.all.of(JobStart))
 
     def test_leaves_the_neighbours_alone(self) -> None:
+        """Scenario 8: VMs bear the names of a job's nodes, so that nobody takes another's."""
         neighbours = (
             node("c1-gx-[2-3]", "alloc#"),
             job(52, nodes="c1-gx-[2-3]", starts="-2h"),
@@ -265,6 +266,24 @@ class TestScancel:
         after = Acts((*played[1], *played[2]))
         assert after.nodes("node_undrain") == set(hosts("c1-gx-[0-1]"))
         assert not let_go(after)
+
+    @pytest.mark.parametrize("is_listed", [True, False])
+    def test_a_crash_after_the_cancel_makes_no_one_elses_power_up_of_them(
+        self, is_listed: bool
+    ) -> None:
+        """The pass was remembered and the request cancelled, and then nothing more was done."""
+        running = world(
+            node("c1-gx-[0-1]", "alloc#"),
+            job(51, nodes="c1-gx-[0-1]", starts="-1h"),
+            request("j51-1", "c1-gx-[0-1]", created="-1h"),
+            now="-10s",
+        )
+        record = [request("j51-1", "c1-gx-[0-1]", "CANCELLED", created="-1h")] * is_listed
+        undone = world(node("c1-gx-[0-1]", "idle#"), *record, now="+5s")
+        played = passes(running, world(*self.gone), undone, later(undone, "30s"))
+        for acts in played.passes[2:]:
+            assert not acts.of(MakeRequest)
+            assert acts.nodes(NodeDrain) == set(hosts("c1-gx-[0-1]"))
 
     def test_the_drain_is_lifted_though_memory_is_lost(self) -> None:
         acts = decide(world(*self.drained))

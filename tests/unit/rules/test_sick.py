@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.builders import decide, half_seen, instance, job, node, passes, pool, repeat, world
+from slurm_flex.model import Snapshot
+from tests.builders import (
+    decide,
+    half_seen,
+    instance,
+    job,
+    later,
+    node,
+    passes,
+    pool,
+    repeat,
+    world,
+)
 
 BROKEN = "slurm-flex: health: GPU 3 fell off the bus"
 
@@ -39,6 +53,65 @@ def test_a_drained_node_that_is_still_busy_is_waited_for(state: str) -> None:
         )
     ).all
     assert not acts.of_kinds("delete_instances", "node_power_down", "node_down")
+
+
+def on_it(*jobs: int, state: str = "mix", now: str = "now", **settings: object) -> Snapshot:
+    """c1-gx-0 with these jobs on it; drained by a check of ours a moment before `now`."""
+    is_sick = "DRAIN" in state
+    return world(
+        node("c1-gx-0", state, **({"reason": BROKEN, "since": "-5s"} if is_sick else {})),
+        instance("c1-gx-0", created="-2h"),
+        *(job(number, "R", nodes="c1-gx-0", starts="-1h") for number in jobs),
+        now=now,
+        settings=settings,
+    )
+
+
+BUSY, IDLE = "MIXED+CLOUD+DRAIN", "IDLE+CLOUD+DRAIN"
+
+
+def is_replaced(*snapshots: Snapshot) -> bool:
+    return passes(*snapshots).all.nodes("delete_instances") == {"c1-gx-0"}
+
+
+def test_a_node_of_which_each_job_had_a_part_stays_drained() -> None:
+    """A person looks: one job's fault may be another's data on the local disk."""
+    shared = on_it(51, 52, now="-1m"), on_it(52, state=BUSY, now="-30s")
+    assert not is_replaced(*shared, on_it(state=IDLE), on_it(state=IDLE, now="+30s"))
+    both = on_it(51, 52, state=BUSY, now="-30s")
+    assert not is_replaced(both, on_it(state=IDLE), on_it(state=IDLE, now="+30s"))
+
+
+def test_unless_the_site_wants_it_replaced() -> None:
+    played = [
+        on_it(*jobs, state=state, now=now, health_partial_node="replace")
+        for jobs, state, now in [((51, 52), "mix", "-1m"), ((52,), BUSY, "-30s"), ((), IDLE, "now")]
+    ]
+    assert is_replaced(*played)
+
+
+@pytest.mark.parametrize("met", [(), (53,)])
+def test_jobs_that_shared_it_and_left_before_it_fell_ill_keep_nothing(met: tuple[int, ...]) -> None:
+    """The one that met the fault had the node to itself, whether a pass saw it there or not."""
+    before, ill = on_it(51, 52, now="-1m"), on_it(*met, state=BUSY, now="-30s")
+    assert is_replaced(before, ill, on_it(state=IDLE))
+    assert is_replaced(before, ill, later(ill, "10s"), later(ill, "20s"), on_it(state=IDLE))
+
+
+def test_the_job_that_met_the_fault_counts_it_and_not_those_that_had_left() -> None:
+    def seen(*there: int, state: str, now: str) -> Snapshot:
+        waits = [job(number, restarts=1) for number in (51, 52, 53) if number not in there]
+        snapshot = on_it(*there, state=state, now=now)
+        jobs = (*snapshot.slurm.jobs, *waits)
+        return replace(snapshot, slurm=replace(snapshot.slurm, jobs=jobs))
+
+    played = passes(
+        seen(51, 52, state="mix", now="-1m"),
+        seen(53, state=BUSY, now="-30s"),
+        seen(53, state=BUSY, now="-20s"),
+        seen(state=IDLE, now="now"),
+    )
+    assert played.memory.health_restarts == {"53": 1}
 
 
 def test_a_foreign_drain_is_never_touched() -> None:

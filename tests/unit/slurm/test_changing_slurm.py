@@ -13,6 +13,7 @@ from slurm_flex.slurm.errors import (
     InvalidTarget,
     NotSupported,
     PermissionDenied,
+    SlurmctldTooSlow,
     SlurmctldUnreachable,
     SlurmRefused,
 )
@@ -85,6 +86,24 @@ def test_a_refusal_that_is_for_all_is_not_asked_for_again(slurm: FakeSlurm) -> N
     assert len(failures) == 600
     assert set(failed(failures).values()) == {PermissionDenied}
     assert len(slurm.calls) == 1
+
+
+def test_what_one_batch_of_five_was_too_slow_for_is_left_to_the_next_pass(
+    slurm: FakeSlurm,
+) -> None:
+    """Scenario 62: the others are applied."""
+    slurm.refuse(r"\[1000-1499\]", "slurm_update error: Socket timed out on send/recv operation")
+    failures = slurm.controller().node_down(nodes(2400), "r")
+    assert len(slurm.calls) == 5
+    assert [one.target for one in failures] == list(nodes(500, first=1000))
+    assert set(failed(failures).values()) == {SlurmctldTooSlow}
+
+
+def test_a_slurmctld_that_is_too_slow_twice_in_a_row_is_left_alone(slurm: FakeSlurm) -> None:
+    slurm.refuse("update", "slurm_update error: Socket timed out on send/recv operation")
+    failures = slurm.controller().job_start(list(range(1, 1001)))
+    assert len(failures) == 1000
+    assert len(slurm.calls) == 2
 
 
 def test_a_slurmctld_that_is_away_is_asked_once_and_then_left_alone(slurm: FakeSlurm) -> None:

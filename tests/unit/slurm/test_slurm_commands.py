@@ -18,6 +18,7 @@ from slurm_flex.slurm.errors import (
     ConfigurationBroken,
     InvalidTarget,
     PermissionDenied,
+    SlurmctldTooSlow,
     SlurmctldUnreachable,
     SlurmRefused,
     classify,
@@ -134,6 +135,15 @@ def test_after_silence_slurmctld_is_left_alone_for_a_while(slurm: FakeSlurm) -> 
     assert patient.check("scontrol", "ping") == "UP"
 
 
+def test_a_slurmctld_that_was_too_slow_once_is_asked_once_more(slurm: FakeSlurm) -> None:
+    patient = commands(slurm, clock=lambda: 0.0)
+    slurm.refuse("ping", "error: Socket timed out on send/recv operation")
+    for _ in range(3):
+        with pytest.raises(SlurmctldTooSlow):
+            patient.run("scontrol", "ping")
+    assert len(slurm.calls) == 2
+
+
 def test_output_that_is_no_utf_8_is_still_read(tmp_path: Path) -> None:
     program = tmp_path / "scontrol"
     program.write_text("#!/bin/sh\nprintf 'a\\377b'\n")
@@ -146,7 +156,7 @@ def test_output_that_is_no_utf_8_is_still_read(tmp_path: Path) -> None:
     [
         ("slurm_load_node error: Unable to contact slurm controller (connect failure)",
          SlurmctldUnreachable),
-        ("slurm_load_node error: Socket timed out on send/recv operation", SlurmctldUnreachable),
+        ("slurm_load_node error: Socket timed out on send/recv operation", SlurmctldTooSlow),
         ("Slurm backup controller in standby mode", SlurmctldUnreachable),
         ("error: Munge encode failed: Failed to access socket", SlurmctldUnreachable),
         ("slurm_load_jobs error: Protocol authentication error", SlurmctldUnreachable),

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_flex.errors import InputErrors
 from slurm_flex.model import CloudError, Memory, SlurmConfig
-from slurm_flex.snapshot import load_snapshot
+from slurm_flex.snapshot import dump_snapshot, load_snapshot
 
 # The example of DESIGN.md, as it stands there.
 EXAMPLE = """
@@ -82,6 +82,19 @@ def test_the_example_of_the_design_reads_as_it_says() -> None:
     assert group.instances[0].terminates == utc(11, day=8)
     assert group.instances[0].is_labelled("c1")
     assert group.requests[0].run_duration == timedelta(days=7)
+
+
+def test_an_announced_maintenance_is_the_one_key_that_may_be_missing_in_what_is_written() -> None:
+    without, _ = load_snapshot(EXAMPLE)
+    begins = with_change(
+        "cloud", "gx", "instances", 0, "maintenance", to="2026-12-03T13:00:00+01:00"
+    )
+    announced, _ = load_snapshot(begins)
+    assert without.cloud["gx"].instances[0].maintenance is None
+    assert announced.cloud["gx"].instances[0].maintenance == utc(12, day=3)
+    assert "maintenance" not in dump_snapshot(without)["cloud"]["gx"]["instances"][0]
+    (written,) = dump_snapshot(announced)["cloud"]["gx"]["instances"]
+    assert written["maintenance"] == "2026-12-03T12:00:00Z"
 
 
 def test_a_snapshot_needs_no_more_than_its_format_a_time_and_a_cluster() -> None:
