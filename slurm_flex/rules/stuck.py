@@ -177,10 +177,12 @@ def _show_to_backfill(world: World) -> Iterator[Action]:
     hidden = []
     for member in world.undecided(Phase.OFF):
         key = f"in-vain/{member.pool.id}/{member.name}"
-        if member.name not in in_vain or world.recall.see(key).passes <= 2:
+        if member.name not in in_vain:
             continue
-        shown = world.recall.told.get(key)
-        if shown is None or world.now - shown >= SHOWN_EVERY:
+        seen, shown = world.recall.see(key), world.recall.told.get(key)
+        if seen.passes <= 2:
+            continue
+        if shown is None or shown < seen.first or world.now - shown >= SHOWN_EVERY:
             world.recall.told[key] = world.now
             hidden.append(member.name)
     if hidden:

@@ -167,6 +167,13 @@ class TestOffAndOutOfBackfillsSight:
         played = passes(*repeat(snapshot, 3), later(snapshot, "11m"))
         assert [len(acts.kind("node_idle")) for acts in played.passes] == [0, 0, 1, 1]
 
+    def test_and_at_once_when_they_have_been_used_meanwhile(self) -> None:
+        snapshot = world(self.off, *self.parts)
+        used = world(node("c1-gx-[0-7]", "alloc#"), job(51, nodes="c1-gx-[0-7]"), now="+1m")
+        again = (later(snapshot, f"{n}m") for n in (2, 3, 4))
+        played = passes(*repeat(snapshot, 3), used, *again).passes
+        assert [len(acts.kind("node_idle")) for acts in played] == [0, 0, 1, 0, 0, 0, 1]
+
     @pytest.mark.parametrize(
         "waiting",
         [
