@@ -196,6 +196,7 @@ def _warn(world: World) -> Iterator[Action]:
         if (
             (world.settings.expiry_requeue or _is_lost_by_its_nodes(world, job))
             and job.is_requeueable
+            and job.group not in world.cut
             and timedelta(0) < left <= world.settings.expiry_grace
             and world.recall.once(f"requeued/{key}")
         ):
