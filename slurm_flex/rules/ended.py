@@ -124,6 +124,7 @@ def _remember(world: World, members: list[Member], what: str) -> Iterator[Action
                 instances={name: gone[name] for name in component.nodes if name in gone},
                 at=world.now,
             )
+            world.recall.delays.pop(str(component.id), None)  # of a try before this one
     for job in cut:
         ends = [e for m in members if job in m.jobs and (e := _known_end(world, m)) is not None]
         told = f"{what} at {min(ends, default=world.now):%m-%d %H:%M} UTC"
@@ -230,6 +231,7 @@ def _restart(world: World) -> Iterator[Action]:
             continue
         del world.recall.restarts[key]
         if job.waits_for_begin_time:
+            world.recall.delays.pop(key, None)
             yield JobStart(job=job.id, why="its nodes expired: nobody's fault, so no penalty")
 
 

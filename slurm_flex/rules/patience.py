@@ -9,6 +9,7 @@ from typing import Final
 from slurm_flex.actions import Action, JobStart, NodePowerUp
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
+from slurm_flex.model import Job
 from slurm_flex.model.memory import Delay
 from slurm_flex.world import REQUEUE_PENALTY, World
 
@@ -56,7 +57,7 @@ def _keep_delays(world: World) -> Iterator[Action]:
     jobs = {str(job.id): job for job in world.jobs}
     for key, delay in sorted(world.recall.delays.items(), key=lambda item: int(item[0])):
         job = jobs.get(key)
-        if job is None or delay.until <= world.now:
+        if job is None or delay.until <= world.now or _is_placed_again(world, job, key):
             del world.recall.delays[key]
             continue
         if not job.is_pending or job.is_completing or _was_just_delayed(world, key):
@@ -67,6 +68,13 @@ def _keep_delays(world: World) -> Iterator[Action]:
         is_early = starts is None or starts < delay.until - _DELAY_SLACK
         if is_early or _is_slurms_own_penalty(world, delay, starts):
             yield JobStart(job=job.id, after=delay.until - world.now, why=delay.why)
+
+
+def _is_placed_again(world: World, job: Job, key: str) -> bool:
+    """Somebody let it start sooner: what it meets from here on is another story."""
+    if not job.holds_nodes or job.is_completing or job.group in world.cut:
+        return False
+    return not _was_just_delayed(world, key) and world.recall.see(f"placed//{key}").passes >= 2
 
 
 def _is_slurms_own_penalty(world: World, delay: Delay, starts: datetime | None) -> bool:
