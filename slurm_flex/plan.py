@@ -30,7 +30,7 @@ from slurm_flex.actions import (
     Unreserve,
 )
 from slurm_flex.hostlist import natural_order
-from slurm_flex.member import Phase
+from slurm_flex.member import RISING, Member, Phase
 from slurm_flex.model import Memory, Snapshot
 from slurm_flex.model.memory import KnownInstance
 from slurm_flex.recall import Recall
@@ -117,11 +117,17 @@ def _look(world: World) -> None:
                 key = f"{pool.id}/{request.stem}"
                 recall.attempts[key] = max(recall.attempts.get(key, 0), request.attempt)
     for member in world.members.values():
-        if member.phase in (Phase.ASKED, Phase.QUEUED, Phase.BOOTING):
+        if member.phase in RISING:
             recall.see(f"power-up/{member.pool.id}/{member.name}")
-            key = f"occupied/{member.pool.id}/{member.name}"
-            if member.is_allocated or key in recall.last.sightings:
-                recall.see(key)  # for as long as it powers up: not by hand, but for a job
+        key = f"occupied/{member.pool.id}/{member.name}"
+        if _may_power_up(member) and (member.is_allocated or key in recall.last.sightings):
+            recall.see(key)  # for as long as it powers up: not by hand, but for a job
+
+
+def _may_power_up(member: Member) -> bool:
+    """It does, held by somebody or not; or it isn't listed in this pass, and nobody can tell."""
+    is_powering_up = member.node is not None and member.node.is_powering_up
+    return member.phase in (*RISING, Phase.UNKNOWN) or is_powering_up
 
 
 def _remember(world: World) -> None:

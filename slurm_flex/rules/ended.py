@@ -29,7 +29,12 @@ from slurm_flex.rules import maintenance
 from slurm_flex.rules.maintenance import FLEX_LIMIT, HOST_MAINTENANCE
 from slurm_flex.rules.release import release_job
 from slurm_flex.rules.reserved import reserved_end
-from slurm_flex.rules.telling import down_keeping_reason, last_words, tell_the_cut
+from slurm_flex.rules.telling import (
+    ON_A_NEW_VM,
+    down_keeping_reason,
+    last_words,
+    tell_the_cut,
+)
 from slurm_flex.world import REQUEUE_PENALTY, World
 
 EXPIRED = "slurm-flex: expired"
@@ -124,10 +129,11 @@ def _remember(world: World, members: list[Member], what: str) -> Iterator[Action
                 instances={name: gone[name] for name in component.nodes if name in gone},
                 at=world.now,
             )
+            world.recall.delays.pop(str(component.id), None)  # of a try before this one
     for job in cut:
         ends = [e for m in members if job in m.jobs and (e := _known_end(world, m)) is not None]
         told = f"{what} at {min(ends, default=world.now):%m-%d %H:%M} UTC"
-        yield from tell_the_cut(world, [job], told, "restarts on a new VM")
+        yield from tell_the_cut(world, [job], told, ON_A_NEW_VM)
     yield from _send_back_components(world, cut, "another component's node expired")
 
 
@@ -230,6 +236,7 @@ def _restart(world: World) -> Iterator[Action]:
             continue
         del world.recall.restarts[key]
         if job.waits_for_begin_time:
+            world.recall.delays.pop(key, None)
             yield JobStart(job=job.id, why="its nodes expired: nobody's fault, so no penalty")
 
 

@@ -32,7 +32,7 @@ from slurm_flex.rules.maintenance import (
 )
 from slurm_flex.rules.renewal import renew
 from slurm_flex.rules.reserved import LAPSES_AFTER, TOGETHER, stands_for
-from slurm_flex.rules.telling import tell_the_cut
+from slurm_flex.rules.telling import ON_A_NEW_VM, tell_the_cut
 from slurm_flex.world import SHORTEST_RUN, World
 
 GOES_HOME = "slurm-flex: near its end of life"
@@ -196,6 +196,7 @@ def _warn(world: World) -> Iterator[Action]:
         if (
             (world.settings.expiry_requeue or _is_lost_by_its_nodes(world, job))
             and job.is_requeueable
+            and job.group not in world.cut
             and timedelta(0) < left <= world.settings.expiry_grace
             and world.recall.once(f"requeued/{key}")
         ):
@@ -212,7 +213,7 @@ def _leave_in_order(world: World, job: Job, ends: datetime) -> Iterator[Action]:
     cause = _cause_of(world, job, ends)
     what = cause if cause == HOST_MAINTENANCE else f"{cause} reached"
     told = f"{what} at {ends:%m-%d %H:%M} UTC"
-    yield from tell_the_cut(world, [job], told, "restarts on a new VM")
+    yield from tell_the_cut(world, [job], told, ON_A_NEW_VM)
     yield JobRequeue(job=job.id, why="its node ends in a moment: leave in good order")
 
 

@@ -15,12 +15,17 @@ from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, Job, Request
 from slurm_flex.rules.failure import describe, pool_waits
 from slurm_flex.rules.maintenance import HOST_MAINTENANCE
-from slurm_flex.rules.telling import may_comment
+from slurm_flex.rules.telling import ON_A_NEW_VM, may_comment
 from slurm_flex.text import one_line
 from slurm_flex.world import World
 
 QUIET_FOR = timedelta(minutes=1)
+_WAITS = (f"{OWN_COMMENT}wait", f"{OWN_COMMENT}in line")
+_RETRY = f"{OWN_COMMENT}retry"
+_PLACED_NEXT = f"{OWN_COMMENT}tried again as soon as Slurm places it"
 _BOOT = f"{OWN_COMMENT}its VMs boot"
+_BOOTS = f"{OWN_COMMENT}its VM boots"
+_RUNS = f"{OWN_COMMENT}running"
 LINES_A_PASS = 8
 """Each different line is a command of its own, and slurmctld has other things to do."""
 
@@ -85,45 +90,68 @@ def _is_out_of_sight(world: World, job: Job) -> bool:
 
 
 def _job_story(world: World, job: Job) -> str | None:
+    shown = job.admin_comment or ""
     delay = world.recall.delays.get(str(job.id))
-    if delay is not None and (job.is_pending or job.is_configuring):
+    if delay is not None and (job.is_pending or job.group in world.cut):
         return one_line(f"{OWN_COMMENT}retry at {_clock(delay.until)}: {delay.why}")
+    if job.is_pending:
+        return _PLACED_NEXT if _is_over(world, job, shown) else None
     together = world.components(job.group) if job.het_job_id else (job,)
     held = world.members_held_by(together)
-    waiting = [m for m in held if m.waits_for_vm and not world.is_settled(m)]
-    if waiting:
-        return _waiting_story(world, waiting, named=True)
-    boots_long = any(
-        m.phase is Phase.BOOTING and world.now - _powers_up_since(world, m) >= QUIET_FOR
-        for m in held
-    )
-    if boots_long and not job.admin_comment:
-        return _BOOT
-    if not _is_stale(job.admin_comment or ""):
-        return None
-    if job.is_pending:
-        is_put_off = job.start_time is not None and job.start_time > world.now
-        return None if is_put_off else f"{OWN_COMMENT}tried again as soon as Slurm places it"
-    if job.is_configuring and job.nodes:
-        return _BOOT
+    missing = [m for m in held if m.waits_for_vm]
+    waiting = [m for m in missing if not world.is_settled(m)]
+    if waiting and not all(one.is_running for one in together):
+        at_once = _tells_otherwise(shown, *_WAITS)
+        return _waiting_story(world, waiting, named=True, at_once=at_once)
     if job.is_running:
-        ends = [e for n in job.nodes if (m := world.members.get(n)) and (e := world.end_of(m))]
-        until = f", its nodes end at {min(ends):%Y-%m-%d %H:%M} UTC" if ends else ""
-        return f"{OWN_COMMENT}running{until}"
-    return None
+        return _running_story(world, job, shown)
+    if missing or not held or not job.is_configuring:
+        return None  # asked for or given back in this very pass: the next one knows more
+    boots_since = [_powers_up_since(world, m) for m in held if m.phase is Phase.BOOTING]
+    is_long = bool(boots_since) and world.now - min(boots_since) >= QUIET_FOR
+    return _BOOT if _tells_otherwise(shown, _BOOT) or (is_long and not shown) else None
+
+
+def _tells_otherwise(shown: str, *beginnings: str) -> bool:
+    """Words that aren't true any more are replaced at once; where there are none, a wait of under a
+    minute needs none. That it restarts on a new VM is true until it runs."""
+    return bool(shown) and not shown.startswith(beginnings) and not shown.endswith(ON_A_NEW_VM)
+
+
+def _is_over(world: World, job: Job, shown: str) -> bool:
+    """It tells a job that waits of a wait or a run that is over, or of a hold that was lifted."""
+    if shown.startswith(_RETRY) and job.start_time is not None and job.start_time > world.now:
+        return False
+    was_held = shown.startswith(f"{OWN_COMMENT}held")
+    return shown.startswith((*_WAITS, _RETRY, _BOOT, _RUNS)) or (was_held and not job.is_held)
+
+
+def _running_story(world: World, job: Job, shown: str) -> str | None:
+    """Only to who was told of a wait, and while all its nodes are there."""
+    members = [m for name in job.nodes if (m := world.members.get(name)) is not None]
+    if not shown or job.group in world.cut or not all(_is_there(m) for m in members):
+        return None
+    ends = [ends for m in members if (ends := world.end_of(m)) is not None]
+    return f"{_RUNS}, its nodes end at {min(ends):%Y-%m-%d %H:%M} UTC" if ends else _RUNS
+
+
+def _is_there(member: Member) -> bool:
+    node = member.node
+    is_up = node is not None and node.is_believed_up and not node.is_down
+    return is_up and member.has_live_instance
 
 
 def _is_stale(comment: str) -> bool:
-    """It told of a wait that is over."""
-    return comment.startswith(
-        tuple(OWN_COMMENT + word for word in ("wait", "retry", "in line", "its VMs"))
-    )
+    """On a node: it told of a wait that is over."""
+    return comment.startswith((*_WAITS, _RETRY, _BOOTS))
 
 
 def _node_story(world: World, member: Member) -> str | None:
     comment = (member.node.comment if member.node else None) or ""
     if member.waits_for_vm and not world.is_settled(member):
         return _waiting_story(world, [member])
+    if member.phase is Phase.BOOTING and _is_stale(comment):
+        return _BOOTS
     if member.phase is Phase.OFF and (story := _static_story(world, member)) is not None:
         return story
     is_untrue = _is_stale(comment) or (member.phase is Phase.UP and comment == f"{OWN_COMMENT}off")
@@ -167,11 +195,13 @@ def _static_story(world: World, member: Member) -> str | None:
     return one_line(f"{OWN_COMMENT}retry at {_clock(last.at + last.delay)}: {why}")
 
 
-def _waiting_story(world: World, waiting: list[Member], *, named: bool = False) -> str | None:
+def _waiting_story(
+    world: World, waiting: list[Member], *, named: bool = False, at_once: bool = False
+) -> str | None:
     since = min(_powers_up_since(world, member) for member in waiting)
     requests = [m.request for m in waiting if m.request is not None]
     if requests:
-        return _queue_story(world, requests[0], since, named=named)
+        return _queue_story(world, requests[0], since, named=named, at_once=at_once)
     pool = waiting[0].pool
     if pool.id in world.paused:
         return f"{OWN_COMMENT}waiting: pool {pool.id} is paused"
@@ -190,7 +220,7 @@ def _waiting_story(world: World, waiting: list[Member], *, named: bool = False) 
         region = world.region_of(pool) or "the region"
         most = world.settings.active_requests
         return f"{OWN_COMMENT}in line since {_clock(since)}: {most} requests wait in {region}"
-    if world.now - since < QUIET_FOR:
+    if world.now - since < QUIET_FOR and not at_once:
         return None
     return f"{OWN_COMMENT}waiting for its turn since {_clock(since)}"
 
@@ -199,11 +229,13 @@ def _powers_up_since(world: World, member: Member) -> datetime:
     return world.recall.see(f"power-up/{member.pool.id}/{member.name}").first
 
 
-def _queue_story(world: World, request: Request, since: datetime, *, named: bool) -> str | None:
+def _queue_story(
+    world: World, request: Request, since: datetime, *, named: bool, at_once: bool
+) -> str | None:
     """Since the wait began, not since the last try of it."""
     began = min(since, request.created or since)
     answer = request.last_attempt
-    if answer is None and world.now - began < QUIET_FOR:
+    if answer is None and world.now - began < QUIET_FOR and not at_once:
         return None
     asked = _asked(request, named=named)
     head = f"{OWN_COMMENT}waiting for capacity since {_clock(began)}, {asked}"

@@ -61,7 +61,7 @@ def _keep_delays(world: World) -> Iterator[Action]:
     jobs = {str(job.id): job for job in world.jobs}
     for key, delay in sorted(world.recall.delays.items(), key=lambda item: int(item[0])):
         job = jobs.get(key)
-        if job is None:
+        if job is None or _is_placed_again(world, job, key):
             del world.recall.delays[key]
             continue
         if delay.until <= world.now:
@@ -115,6 +115,13 @@ def _was_caught_by(world: World, job: Job, member: Member) -> bool:
     return abs(job.start_time - REQUEUE_PENALTY - at) <= _SAME_MOMENT and any(
         p.name in names and member.name in p.nodes for p in world.slurm.partitions
     )
+
+
+def _is_placed_again(world: World, job: Job, key: str) -> bool:
+    """Somebody let it start sooner: what it meets from here on is another story."""
+    if not job.holds_nodes or job.is_completing or job.group in world.cut:
+        return False
+    return not _was_just_delayed(world, key) and world.recall.see(f"placed//{key}").passes >= 2
 
 
 def _is_slurms_own_penalty(world: World, over: datetime, starts: datetime | None) -> bool:

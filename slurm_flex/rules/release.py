@@ -107,7 +107,8 @@ def force_down(world: World, members: list[Member], reason: str, why: str) -> It
 def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[Action]:
     """Not before the back-off is over, and not before one that it waits for already.
 
-    Repeated in the next passes until Slurm has taken it.
+    Repeated in the next passes until Slurm has taken it. Should a node of its have expired in this
+    very pass, it still has this failure to wait out.
     """
     delay = Delay(world.now + max(wait, timedelta(0)), why)
     for job in world.components(group):
@@ -115,6 +116,7 @@ def delay_job(world: World, group: int, wait: timedelta, why: str) -> Iterator[A
             known = world.recall.delays.get(str(job.id), delay)
             longest = max(delay, known, key=lambda one: one.until)
             world.recall.delays[str(job.id)] = longest
+            world.recall.restarts.pop(str(job.id), None)
             yield JobStart(job=job.id, after=longest.until - world.now, why=longest.why)
 
 

@@ -14,7 +14,6 @@ from slurm_flex.actions import (
     Action,
     DeleteInstances,
     Event,
-    JobComment,
     JobHold,
     JobRelease,
     NodePowerDown,
@@ -25,9 +24,9 @@ from slurm_flex.actions import (
 )
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
-from slurm_flex.model import OWN_COMMENT, Job
+from slurm_flex.model import Job
 from slurm_flex.rules.release import force_down
-from slurm_flex.rules.telling import may_comment
+from slurm_flex.rules.telling import last_words
 from slurm_flex.text import one_line
 from slurm_flex.world import World
 
@@ -195,23 +194,29 @@ def _note_failure(world: World, pool: Pool, member: Member) -> None:
 def _hold_jobs_at_their_limit(
     world: World, sick: list[Member]
 ) -> Generator[Action, None, set[str]]:
-    """Past the restart limit the job is held, once; its node is replaced when that is done."""
+    """Past the restart limit the job is held; its node is replaced when Slurm shows it so.
+
+    Once: whoever releases it then knows what for.
+    """
     limit = world.settings.max_health_restarts
     kept: set[str] = set()
+    asked: set[int] = set()
     for member in sick:
         for job in _jobs_that_met(world, member):
             if not limit or not job.is_pending or _health_restarts(world, job) < limit:
                 continue
+            mark = f"held/{job.id}/{job.restarts}"
             if job.is_held:
+                world.recall.once(mark)
+            if mark in world.recall.told:
                 continue
             kept.add(member.name)
-            if world.recall.once(f"held/{job.id}/{job.restarts}"):
+            if job.id not in asked:
+                asked.add(job.id)
                 yield JobHold(job=job.id, why=f"restarted {limit} times by failed health checks")
-                if may_comment(world, job):
-                    reason = (member.node.reason if member.node else None) or "a health check"
-                    last = f"last: {member.name} {reason}"
-                    text = one_line(f"{OWN_COMMENT}held after {limit} restarts, {last}")
-                    yield JobComment(job=job.id, text=text, why="the user must look")
+                reason = (member.node.reason if member.node else None) or "a health check"
+                told = f"held after {limit} restarts, last: {member.name} {reason}"
+                yield from last_words(world, job, told, why="the user must look")
     return kept
 
 

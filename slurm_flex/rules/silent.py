@@ -19,6 +19,7 @@ from slurm_flex.rules.release import say_goodbye
 from slurm_flex.rules.telling import tell_the_cut
 from slurm_flex.world import World
 
+NOT_RESPONDING = "Not responding"
 REASON = "slurm-flex: silent: its slurmd does not answer"
 
 
@@ -57,26 +58,32 @@ def _is_silent(world: World, member: Member) -> bool:
     says_so = (
         node.is_not_responding
         or node.is_registration_invalid
-        or (node.is_down and (node.reason or "").startswith("Not responding"))
+        or (node.is_down and (node.reason or "").startswith(NOT_RESPONDING))
     )
+    said_at = _said_at(world, member, answers=not says_so)
     if not says_so:
         return False
     seen = world.recall.see(f"silent/{member.pool.id}/{member.name}").first
-    since = _said_at(member) or seen
+    since = said_at or seen
     started = max((t for t in (since, node.boot_time) if t is not None), default=since)
     return world.now - started > world.settings.boot_timeout
 
 
-def _said_at(member: Member) -> datetime | None:
+def _said_at(world: World, member: Member, *, answers: bool) -> datetime | None:
     """When Slurm wrote that reason, if the node is out by it now and it is about this VM.
 
-    An old reason stays on a node that is up again (R).
+    An old reason stays on a node that is up again (R), and may still be there, with its old time,
+    when the node is out the next time.
     """
     node, instance = member.node, member.instance
-    if node is None or instance is None or node.reason_time is None:
+    if node is None or instance is None or node.reason_time is None or not node.has_slurm_reason:
         return None
-    is_out = node.is_down or node.is_registration_invalid
-    if not is_out or not node.has_slurm_reason:
+    old = f"old-reason/{member.pool.id}/{member.name}/{node.reason_time:%Y%m%dT%H%M%S}"
+    if answers or old in world.recall.last.sightings:
+        world.recall.see(old)
+        return None
+    by_silence = node.is_down and (node.reason or "").startswith(NOT_RESPONDING)
+    if not by_silence and not node.is_registration_invalid:
         return None
     if instance.created is not None and node.reason_time < instance.created:
         return None

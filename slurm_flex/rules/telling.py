@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from slurm_flex.actions import Action, JobComment, NodeDown
 from slurm_flex.member import Member
 from slurm_flex.model import OWN_COMMENT, Job
 from slurm_flex.text import one_line
 from slurm_flex.world import World
+
+ON_A_NEW_VM: Final = "restarts on a new VM"
 
 
 def may_comment(world: World, job: Job) -> bool:

@@ -5,6 +5,7 @@ The real cycle, apply, memory file and plan; a simulated Slurm and Compute Engin
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,13 @@ from tests.builders import pool
 from tests.chaos.sides import Killed, Plug, PluggedStore, SimController, SimFleet
 from tests.sim.parts import when
 from tests.sim.simulation import Simulation
-from tests.sim.test_faults import MILD, STORIES, Story, is_clean
+from tests.sim.test_faults import (
+    MILD,
+    STORIES,
+    Story,
+    cancelled_later,
+    is_clean,
+)
 
 
 class Daemons(Simulation):
@@ -44,6 +51,14 @@ class Daemons(Simulation):
             self.cycle = Cycle(self.outside, self._open, lambda: when(self.now))
         except Killed:
             self.journal.note("killed while starting")
+
+    def forget(self) -> None:
+        """The machine's disk is replaced."""
+        if self.cycle is not None:
+            self.cycle.close()
+        shutil.rmtree(self.folder / "state")
+        self.lives -= 1
+        self._start()
 
     def _open(self, now: datetime) -> Opened:
         opened = open_store(self.folder / "state", now)
@@ -88,7 +103,7 @@ def test_a_life_without_a_kill(story: Story, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when_killed", ["before", "after"])
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("story", [*STORIES, cancelled_later], ids=lambda story: story.__name__)
 def test_killed_at_any_act_the_next_life_mends_it(
     story: Story, when_killed: Literal["before", "after"], tmp_path: Path
 ) -> None:

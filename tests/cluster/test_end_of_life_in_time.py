@@ -31,6 +31,7 @@ SITE = DemoSite(
         DemoPool("tired", dynamic=1),
         DemoPool("far", dynamic=2),
         DemoPool("kept", static=1),
+        DemoPool("moved", dynamic=1),
     ],
     settings={
         "end_margin": MARGIN,
@@ -235,6 +236,33 @@ def test_a_job_that_saves_at_the_signal_finishes_on_a_second_vm_with_nothing_los
     assert len(life.asked("saves")) == 2
     assert len(events(life, "NODE_EXPIRED", node)) == 1
     send_home(life, "saves")
+
+
+@STAGE.story
+def test_a_job_whose_host_goes_into_maintenance_is_told_and_starts_again_on_another(
+    life: Watch,
+) -> None:
+    """It asked for its signal in --extra, where this release has that."""
+    node = "c1-moved-0"
+    where = "--comment" if life.world.release == "22.05" else "--extra"
+    text = "trap 'echo saved' USR1\necho begins\nfor i in $(seq 40); do sleep 1; done\necho done"
+    asks = f"{where}=flex-signal=USR1@15"
+    job = life.script(asks, "--open-mode=append", pool="moved", text=text)
+    life.until(lambda: life.state(job) == "RUNNING", "it runs", TICK)
+    vm = life.vms("moved")[node]
+    life.world.emulator.faults.set("maintenance", instance=node, within="32s")
+    announced = f"slurm-flex-j{job}-1-maintenance"
+    life.until(lambda: reserved(life).get(node, ("",))[0] == announced, "it is reserved for")
+
+    life.until(lambda: life.restarts(job) == 1, "the host goes into maintenance", 2 * TICK)
+    life.until(lambda: life.state(job) == "COMPLETED", "it is done", 3 * TICK)
+    told = life.slurm.output(job)
+    assert "UTC (host maintenance); it will be requeued" in told
+    assert [told.count(word) for word in ("begins", "saved", "done")] == [2, 1, 1]
+    assert life.vms("moved")[node] != vm
+    (expired,) = events(life, "NODE_EXPIRED", node)
+    assert "host maintenance" in expired
+    send_home(life, "moved")
 
 
 @STAGE.story

@@ -204,6 +204,16 @@ def test_a_job_is_told_everything_once_a_pass(snapshot: Snapshot) -> None:
 
 
 @given(worlds())
+def test_a_jobs_comment_tells_the_time_that_slurm_is_told(snapshot: Snapshot) -> None:
+    for step, acts in enumerate(several(snapshot)):
+        now = snapshot.now + timedelta(seconds=40 * step)
+        starts = {one.job: now + one.after for one in acts.of(act.JobStart)}
+        for one in acts.of(act.JobComment):
+            if "retry at" in one.text and one.job in starts:
+                assert f"{starts[one.job]:%m-%d %H:%M} UTC" in one.text, f"{acts}"
+
+
+@given(worlds())
 def test_nothing_foreign_is_changed(snapshot: Snapshot) -> None:
     """Invariant 6."""
     foreign_requests = {

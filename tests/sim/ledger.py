@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from tests.sim.compute import SimCompute
-from tests.sim.parts import SimNode, SimVm
+from tests.sim.parts import SimJob, SimNode, SimVm
 from tests.sim.slurm import SimSlurm
 
 
@@ -23,6 +23,8 @@ class Bounds:
     """a static node that nobody holds isn't up although there is capacity"""
     unexplained: float = 1200.0
     """a job waits for us, longer than for a boot, without a comment that says so"""
+    untrue: float = 900.0
+    """a job's comment of ours tells of a state that it isn't in"""
     down: float = 2400.0
     """a node that nobody else holds is DOWN or drained"""
     excess: int = 40
@@ -152,8 +154,27 @@ class Ledger:
             if waits_for_us and not job.admin_comment:
                 text = f"job {job.id} waits ({job.state} {job.reason}) and nothing says why"
                 holds("unexplained", str(job.id), self.bounds.unexplained, text)
+        for job in slurm.jobs.values():
+            if _is_untrue(job):
+                text = f"job {job.id} is {job.state}, and its comment is {job.admin_comment!r}"
+                holds("untrue", str(job.id), self.bounds.untrue, text)
 
     @staticmethod
     def _has_vm(compute: SimCompute, name: str) -> bool:
         vm = compute.vms.get(name)
         return vm is not None and vm.billed
+
+
+def _is_untrue(job: SimJob) -> bool:
+    """A comment of ours that tells of a state which the job isn't in."""
+    words = job.admin_comment or ""
+    if not words.startswith("flex: "):
+        return False
+    runs = words.startswith("flex: running")
+    if job.state == "RUNNING":
+        return not runs
+    if job.state == "PENDING":
+        return runs or words.startswith("flex: its VMs boot")
+    return job.state == "CONFIGURING" and (
+        runs or words.startswith(("flex: retry at", "flex: tried again"))
+    )

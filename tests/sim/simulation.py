@@ -120,14 +120,17 @@ class Simulation:
             return
         self.plan()
 
+    def forget(self) -> None:
+        self.journal.note("memory is lost")
+        self.memory = Memory()
+        self.ledger.forgive()
+
     def plan(self) -> Acts:
         """One pass: observe, plan, apply (with what goes wrong in between)."""
         self._planned = self.now
         self.passes += 1
         if self._chance(self.faults.amnesia):
-            self.journal.note("memory is lost")
-            self.memory = Memory()
-            self.ledger.forgive()
+            self.forget()
         snapshot = self.snapshot()
         actions, memory = plan(snapshot, self.memory)
         if not self._chance(self.faults.unsaved):

@@ -259,6 +259,24 @@ class TestAJobThatLeavesInOrder:
         assert passes(self.sent_away, ended).memory.expiries == {"51": 1}
 
 
+def test_a_job_that_is_cut_in_this_pass_isnt_sent_away_as_well() -> None:
+    """One of its nodes has ended, the other ends in half a minute: cut once, counted once."""
+
+    def two(*vms: str, now: str) -> Snapshot:
+        ends = {"c1-gx-0": "now", "c1-gx-1": "+40s"}
+        return world(
+            node("c1-gx-[0-1]", "alloc"),
+            *(instance(name, created="-6d", ends=ends[name]) for name in vms),
+            job(51, "R", nodes="c1-gx-[0-1]", starts="-1h", ends="+3h", limit="4h"),
+            settings={"expiry_requeue": True, "expiry_grace": "35s"},
+            now=now,
+        )
+
+    played = passes(two("c1-gx-0", "c1-gx-1", now="-1m"), two("c1-gx-1", now="+10s"))
+    assert not played.last.kind("job_requeue")
+    assert played.memory.expiries == {"51": 1}
+
+
 def on_two_nodes(version: str, second_ends: str = "+50s", **job_fields: Any) -> Snapshot:
     return world(
         node("c1-gx-[0-1]", "alloc"),

@@ -213,6 +213,101 @@ def test_a_job_that_runs_isnt_said_to_wait() -> None:
     assert "waiting" not in texts[-1]
 
 
+UNTRUE_ONCE_IT_IS_PLACED = [
+    "flex: retry at 12-01 11:59 UTC: capacity: no room",
+    "flex: tried again as soon as Slurm places it",
+    "flex: its node lost its VM, restarts after Slurm's two minutes",
+    "flex: held after 3 restarts, last: c1-gx-7 slurm-flex: health: x",
+    "flex: running, its nodes end at 2026-11-30 12:00 UTC",
+]
+
+
+@pytest.mark.parametrize("shown", UNTRUE_ONCE_IT_IS_PLACED)
+class TestWordsThatAreNoLongerTrue:
+    """What a job was told of one wait doesn't stay over the next one, nor over its run."""
+
+    def placed(self, shown: str, *more: Thing) -> Snapshot:
+        mine = job(51, nodes="c1-gx-[0-1]", starts="-5s", admin_comment=shown)
+        return world(node("c1-gx-[0-1]", "alloc#"), mine, *more)
+
+    def test_give_way_to_the_wait_for_capacity_at_once(self, shown: str) -> None:
+        asked = self.placed(shown, request("j51-2", "c1-gx-[0-1]", created="-3s"))
+        told = "flex: waiting for capacity since 12-01 11:59 UTC, request j51-2 accepted"
+        assert decide(asked).one(JobComment).text == told
+
+    def test_are_not_replaced_by_words_of_a_boot_before_there_is_a_vm(self, shown: str) -> None:
+        played = passes(self.placed(shown))
+        assert played.last.kind("request")
+        assert not played.last.of(JobComment)
+
+    def test_give_way_to_the_boot(self, shown: str) -> None:
+        boots = self.placed(shown, instance("c1-gx-[0-1]", created="-2s"))
+        assert decide(boots).one(JobComment).text == "flex: its VMs boot"
+
+    @pytest.mark.parametrize("state", ["alloc", "drng"])
+    def test_give_way_to_the_run(self, shown: str, state: str) -> None:
+        mine = job(51, "R", nodes="c1-gx-0", starts="-1m", admin_comment=shown)
+        vm = instance("c1-gx-0", created="-1h", ends="+6d")
+        runs = world(
+            node("c1-gx-0", state, reason="bad fan" if state == "drng" else None), mine, vm
+        )
+        told = "flex: running, its nodes end at 2026-12-07 12:00 UTC"
+        assert decide(runs).one(JobComment).text == told
+
+    def test_stay_while_its_nodes_go_down_under_it(self, shown: str) -> None:
+        mine = job(51, "R", nodes="c1-gx-0", starts="-1m", admin_comment=shown)
+        down = node("c1-gx-0", "down", reason="slurm-flex: expired", since="-5s")
+        assert not decide(world(down, mine, instance("c1-gx-0", "STOPPING"))).of(JobComment)
+
+
+@pytest.mark.parametrize(
+    ("shown", "reason", "starts", "told"),
+    [
+        ("waiting for capacity since 10:00, request j51-1 accepted", "Resources", None, True),
+        ("running, its nodes end at 2026-12-07 12:00 UTC", "BeginTime", "+2m", True),
+        ("running, its nodes end at 2026-12-07 12:00 UTC", "Resources", None, True),
+        ("its VMs boot", "BeginTime", "+2m", True),
+        ("held after 3 restarts, last: c1-gx-7 slurm-flex: health: x", "Priority", None, True),
+        ("held after 3 restarts, last: c1-gx-7 slurm-flex: health: x", "JobHeldAdmin", None, False),
+        ("retry at 12-01 11:59 UTC: capacity: no room", "Priority", None, True),
+        ("retry at 12-01 12:30 UTC: capacity: no room", "BeginTime", "+30m", False),
+        ("host maintenance at 12-01 11:59 UTC, restarts on a new VM", "BeginTime", "+2m", False),
+    ],
+)
+def test_a_job_that_was_sent_back_isnt_said_to_wait_for_its_vms_or_to_run(
+    shown: str, reason: str, starts: str | None, told: bool
+) -> None:
+    back = job(51, reason=reason, starts=starts, admin_comment=f"flex: {shown}", restarts=1)
+    texts = [one.text for one in passes(*repeat(world(back), 2))[0].of(JobComment)]
+    assert texts == ["flex: tried again as soon as Slurm places it"] * told
+
+
+def test_the_end_of_the_nodes_that_a_job_runs_on_now_is_told() -> None:
+    """It was requeued by hand, and runs on others."""
+    shown = "flex: running, its nodes end at 2026-12-02 12:00 UTC"
+    mine = job(51, "R", nodes="c1-gx-0", starts="-1m", admin_comment=shown)
+    runs = world(node("c1-gx-0", "alloc"), mine, instance("c1-gx-0", ends="+6d"))
+    told = decide(runs).one(JobComment).text
+    assert told == "flex: running, its nodes end at 2026-12-07 12:00 UTC"
+    again = replace(mine, admin_comment=told)
+    same = replace(runs, slurm=replace(runs.slurm, jobs=(again,)))
+    assert not passes(*repeat(same, 3)).all.of(JobComment)
+
+
+def test_a_node_whose_vm_boots_isnt_said_to_wait_for_capacity() -> None:
+    boots = world(
+        node("c1-gx-[0-1]", "alloc#", comment="flex: waiting for capacity since 12-01 10:00 UTC"),
+        job(51, nodes="c1-gx-[0-1]", starts="-2h"),
+        instance("c1-gx-[0-1]", created="-1m"),
+    )
+    assert decide(boots).one(NodeComment).text == "flex: its VM boots"
+    up = world(
+        node("c1-gx-[0-1]", "alloc", comment="flex: its VM boots"),
+        instance("c1-gx-[0-1]", created="-2m", ends="+6d"),
+    )
+    assert decide(up).one(NodeComment).text == "flex: ends at 2026-12-07 12:00 UTC"
+
+
 def test_all_components_of_a_heterogeneous_job_are_told() -> None:
     """Its user looks at the leader, whose own (static) node is up while the others queue."""
     from tests.builders import pool

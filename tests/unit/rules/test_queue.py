@@ -18,7 +18,7 @@ from slurm_flex.actions import (
     NodePowerDown,
     NodePowerUp,
 )
-from slurm_flex.model import Snapshot
+from slurm_flex.model import Node, Snapshot
 from tests.builders import (
     QUOTA,
     STOCKOUT,
@@ -284,6 +284,27 @@ class TestScancel:
         for acts in played.passes[2:]:
             assert not acts.of(MakeRequest)
             assert acts.nodes(NodeDrain) == set(hosts("c1-gx-[0-1]"))
+
+    @pytest.mark.parametrize(
+        "between",
+        [
+            node("c1-gx-[0-1]", "unk"),
+            node("c1-gx-[0-1]", "drain#", reason="bad fan", user="root", since="+5s"),
+        ],
+    )
+    def test_nor_does_a_pass_that_could_not_tell(self, between: tuple[Node, ...]) -> None:
+        running = queued(now="-10s")
+        undone = world(node("c1-gx-[0-1]", "idle#"), now="+30s")
+        acts = passes(running, world(*between, now="+10s"), undone, later(undone, "30s")).last
+        assert not acts.of(MakeRequest)
+        assert acts.nodes(NodeDrain) == set(hosts("c1-gx-[0-1]"))
+
+    def test_a_node_powered_up_by_hand_after_its_release_gets_its_vm(self) -> None:
+        leaving = world(node("c1-gx-[0-1]", "idle%"), now="+30s")
+        by_hand = world(node("c1-gx-0", "idle#"), now="+2m")
+        acts = passes(queued(now="-10s"), leaving, by_hand).last
+        assert [one.nodes for one in acts.of(MakeRequest)] == [("c1-gx-0",)]
+        assert not acts.of(NodeDrain)
 
     def test_the_drain_is_lifted_though_memory_is_lost(self) -> None:
         acts = decide(world(*self.drained))

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_flex.model import Snapshot
+from slurm_flex.actions import JobComment, JobHold
+from slurm_flex.model import Job, Snapshot
 from tests.builders import (
     decide,
     half_seen,
@@ -112,6 +113,30 @@ def test_the_job_that_met_the_fault_counts_it_and_not_those_that_had_left() -> N
         seen(state=IDLE, now="now"),
     )
     assert played.memory.health_restarts == {"53": 1}
+
+
+def test_a_job_past_its_limit_is_held_until_slurm_shows_it_and_never_after_its_release() -> None:
+    """The process may die between remembering the hold and doing it."""
+
+    def seen(state: str, mine: Job, *, now: str) -> Snapshot:
+        both = node("c1-gx-[0-1]", state, **({} if state == "mix" else {"reason": BROKEN}))
+        return world(
+            both, instance("c1-gx-[0-1]"), mine, settings={"max_health_restarts": 1}, now=now
+        )
+
+    back = job(51, reason="BeginTime", starts="+90s", restarts=1)
+    held = replace(back, reason="JobHeldAdmin")
+    played = passes(
+        seen("mix", job(51, "R", nodes="c1-gx-[0-1]", starts="-1h"), now="-1m"),
+        seen(IDLE, back, now="-30s"),
+        seen(IDLE, back, now="-20s"),
+        seen(IDLE, held, now="-10s"),
+        seen(IDLE, back, now="now"),
+    )
+    assert [len(acts.of(JobHold)) for acts in played] == [0, 1, 1, 0, 0]
+    assert "held after 1 restarts" in played[2].one(JobComment).text
+    gone = [acts.nodes("delete_instances") for acts in played]
+    assert gone == [set(), set(), set(), {"c1-gx-0", "c1-gx-1"}, {"c1-gx-0", "c1-gx-1"}]
 
 
 def test_a_foreign_drain_is_never_touched() -> None:

@@ -119,3 +119,24 @@ def test_an_old_reason_doesnt_say_since_when_it_is_silent(state: str, reason: st
     )
     played = passes(fine, *(later(quiet, f"{n * 60}s") for n in range(14)))
     assert not played.all.beside("reserve"), f"\n{played.all}"
+
+
+@pytest.mark.parametrize(
+    "reason", ["Not responding", "Low RealMemory", "Node unexpectedly rebooted", "gres/gpu count"]
+)
+def test_nor_does_it_when_the_node_goes_down_the_next_time(reason: str) -> None:
+    """The text that was there may stay, with its time: it was about another silence."""
+    marks = {"reason": reason, "since": "-80m", "user": "slurm"}
+    vm = instance("c1-gx-0", created="-90m")
+    fine = world(node("c1-gx-0", "idle", **marks), vm, now="-30s")
+    quiet = world(node("c1-gx-0", "down*", **marks), vm)
+    played = passes(fine, *(later(quiet, f"{n * 60}s") for n in range(17)))
+    assert not any(acts.beside("reserve") for acts in played.passes[:16])
+    assert played.last.kinds() >= SILENT
+
+
+def test_a_reason_that_slurm_wrote_anew_counts_from_then() -> None:
+    vm = instance("c1-gx-0", created="-90m")
+    fine = world(node("c1-gx-0", "idle", reason="Not responding", since="-80m"), vm, now="-17m")
+    out = world(node("c1-gx-0", "down*", reason="Not responding", since="-16m"), vm)
+    assert passes(fine, out).last.kinds() >= SILENT
