@@ -166,6 +166,14 @@ class NodeResume(NodeAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeIdle(NodeAction):
+    """Of nodes that are off and idle: backfill counts on them again (rules/stuck.py)."""
+
+    KIND = "node_idle"
+    STAGE = Stage.RESUME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodePowerUp(NodeAction):
     KIND = "node_power_up"
     STAGE = Stage.POWER_UP

@@ -21,6 +21,7 @@ from slurm_flex.actions import (
     NodeAction,
     NodeDown,
     NodeDrain,
+    NodeIdle,
     NodePowerDown,
     NodePowerUp,
     NodeResume,
@@ -195,7 +196,7 @@ def _agreeing(actions: list[Action]) -> list[Action]:
     }
     kept: list[Action] = []
     for action in actions:
-        if isinstance(action, (NodeUndrain, NodeResume, NodePowerUp, NodeDrain)):
+        if isinstance(action, (NodeUndrain, NodeResume, NodeIdle, NodePowerUp, NodeDrain)):
             nodes = tuple(name for name in action.nodes if name not in going)
             if not nodes:
                 continue

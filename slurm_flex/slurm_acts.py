@@ -22,6 +22,7 @@ from slurm_flex.actions import (
     NodeComment,
     NodeDown,
     NodeDrain,
+    NodeIdle,
     NodePowerDown,
     NodePowerUp,
     NodeResume,
@@ -105,6 +106,8 @@ def _tell_nodes(
             return controller.node_undrain(nodes)
         case NodeResume():
             return controller.node_resume(nodes)
+        case NodeIdle():
+            return controller.node_idle(nodes)
         case NodePowerUp():
             return controller.node_power_up(nodes)
         case NodePowerDown(how=how, reason=reason):

@@ -1,12 +1,14 @@
 """A pool that waits holds its nodes back, so that the scheduler turns to the partition's next pool.
 
-By a reservation of ours that ends by itself, never by DOWN; lifted when the wait is over.
+By a reservation of ours that ends by itself, never by DOWN. A job that was sent back comes again
+when the wait is over, so it lasts a little longer than that; if the wait ends early, it does too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from slurm_flex.actions import Action, Reserve, Unreserve
 from slurm_flex.cluster.model import Pool
@@ -16,6 +18,8 @@ from slurm_flex.model import OWN_RESERVATION
 from slurm_flex.world import World
 
 PREFIX = f"{OWN_RESERVATION}hold-"
+# Slurm's main scheduler looks at the whole queue once a minute, backfill every half.
+FOR_THE_NEXT_POOL: Final = timedelta(minutes=1)
 
 
 def plan(world: World) -> Iterator[Action]:
@@ -25,6 +29,9 @@ def plan(world: World) -> Iterator[Action]:
         until = _waits_until(world, pool) if _has_alternative(world, pool) else None
         known = existing.get(name)
         if until is None:
+            over = world.recall.held_back.get(pool.id)
+            if over is not None and over <= world.now < over + FOR_THE_NEXT_POOL:
+                continue
             world.recall.held_back.pop(pool.id, None)
             if known is not None:
                 yield Unreserve(name=name, why="the pool's wait is over")
@@ -42,7 +49,7 @@ def plan(world: World) -> Iterator[Action]:
                 name=name,
                 nodes=nodes,
                 start=world.now,
-                end=until,
+                end=until + FOR_THE_NEXT_POOL,
                 why=f"pool {pool.id} waits: jobs go to the next pool",
             )
 

@@ -10,17 +10,21 @@ from slurm_flex.actions import Action, JobStart, NodePowerUp
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import Job
-from slurm_flex.model.memory import Delay
 from slurm_flex.world import REQUEUE_PENALTY, World
 
 _YOUNG: Final = timedelta(minutes=2)
 _DELAY_SLACK: Final = timedelta(seconds=30)
+_SAME_MOMENT: Final = timedelta(seconds=3)
+_LATE: Final = timedelta(minutes=1)
+_OVER: Final = "back-off-over/"
 
 
 def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
         yield from _rearm(world, pool)
     yield from _keep_delays(world)
+    yield from _lift_late_penalties(world)
+    yield from _excuse_the_caught(world)
 
 
 def _rearm(world: World, pool: Pool) -> Iterator[Action]:
@@ -57,8 +61,12 @@ def _keep_delays(world: World) -> Iterator[Action]:
     jobs = {str(job.id): job for job in world.jobs}
     for key, delay in sorted(world.recall.delays.items(), key=lambda item: int(item[0])):
         job = jobs.get(key)
-        if job is None or delay.until <= world.now or _is_placed_again(world, job, key):
+        if job is None or _is_placed_again(world, job, key):
             del world.recall.delays[key]
+            continue
+        if delay.until <= world.now:
+            del world.recall.delays[key]
+            world.recall.told[f"{_OVER}{key}"] = delay.until
             continue
         if not job.is_pending or job.is_completing or _was_just_delayed(world, key):
             continue
@@ -66,8 +74,47 @@ def _keep_delays(world: World) -> Iterator[Action]:
             continue  # somebody holds it: the start time is not what it waits for
         starts = job.start_time if job.waits_for_begin_time else None
         is_early = starts is None or starts < delay.until - _DELAY_SLACK
-        if is_early or _is_slurms_own_penalty(world, delay, starts):
+        if is_early or _is_slurms_own_penalty(world, delay.until, starts):
             yield JobStart(job=job.id, after=delay.until - world.now, why=delay.why)
+
+
+def _lift_late_penalties(world: World) -> Iterator[Action]:
+    """A node that is gone may keep the old run completing for longer than the back-off lasts."""
+    jobs = {str(job.id): job for job in world.jobs}
+    for key in [key for key in world.recall.told if key.startswith(_OVER)]:
+        over = world.recall.told[key]
+        job = jobs.get(key.removeprefix(_OVER))
+        has_new_delay = key.removeprefix(_OVER) in world.recall.delays
+        if job is None or has_new_delay or world.now - over > _LATE:
+            del world.recall.told[key]
+        elif job.is_completing:
+            world.recall.told[key] = world.now
+        elif job.waits_for_begin_time and _is_slurms_own_penalty(world, over, job.start_time):
+            yield JobStart(job=job.id, why="its back-off is over")
+
+
+def _excuse_the_caught(world: World) -> Iterator[Action]:
+    """Draining a node that powers up requeues the job that Slurm placed there a moment before
+    (R 24.11.5, 26.05; not 22.05.8): our release met it, and it has done nothing to wait for."""
+    drained = [m for m in world.members.values() if m.node is not None and m.node.has_release_drain]
+    if not drained:
+        return
+    for job in world.jobs:
+        if not job.waits_for_begin_time or not job.restarts or str(job.id) in world.recall.delays:
+            continue
+        if any(_was_caught_by(world, job, member) for member in drained):
+            yield JobStart(job=job.id, why="it was placed on a node just as that was released")
+
+
+def _was_caught_by(world: World, job: Job, member: Member) -> bool:
+    """Slurm's penalty tells to the second when the job was sent back."""
+    at = member.node.reason_time if member.node is not None else None
+    if at is None or job.start_time is None:
+        return False
+    names = set((job.partition or "").split(","))
+    return abs(job.start_time - REQUEUE_PENALTY - at) <= _SAME_MOMENT and any(
+        p.name in names and member.name in p.nodes for p in world.slurm.partitions
+    )
 
 
 def _is_placed_again(world: World, job: Job, key: str) -> bool:
@@ -77,11 +124,11 @@ def _is_placed_again(world: World, job: Job, key: str) -> bool:
     return not _was_just_delayed(world, key) and world.recall.see(f"placed//{key}").passes >= 2
 
 
-def _is_slurms_own_penalty(world: World, delay: Delay, starts: datetime | None) -> bool:
+def _is_slurms_own_penalty(world: World, over: datetime, starts: datetime | None) -> bool:
     """Written when the last step of the old run ended, after our start; later is a user's wish."""
     return (
         starts is not None
-        and starts > delay.until + _DELAY_SLACK
+        and starts > over + _DELAY_SLACK
         and starts <= world.now + REQUEUE_PENALTY + _DELAY_SLACK
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Literal
 
-from slurm_flex.actions import Action, Event, JobStart, NodePowerDown, NodeResume
+from slurm_flex.actions import Action, Event, JobStart, NodeIdle, NodePowerDown, NodeResume
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import Member, Phase
 from slurm_flex.rules.ended import EXPIRED, LOST
@@ -14,6 +14,7 @@ from slurm_flex.rules.sick import REPLACED
 from slurm_flex.world import World
 
 COMPLETING_FOR = timedelta(minutes=15)
+SHOWN_EVERY = timedelta(minutes=10)
 RESET = "slurm-flex: back to idle"
 _NOBODYS_FAULT = (EXPIRED, LOST, RESET, REPLACED)
 
@@ -25,6 +26,7 @@ def plan(world: World) -> Iterator[Action]:
         yield from _finish_power_down(world, pool)
         yield from _cure_silence(world, pool)
         yield from _point_out_endless_completion(world, pool)
+    yield from _show_to_backfill(world)
 
 
 def _failed_to_resume(world: World, pool: Pool) -> list[Member]:
@@ -163,16 +165,68 @@ def _cure_silence(world: World, pool: Pool) -> Iterator[Action]:
         world.settle(silent)
 
 
+def _show_to_backfill(world: World) -> Iterator[Action]:
+    """Off, and a job that has nodes enough to choose from waits all the same.
+
+    What went off by `down` or `power_down_force` backfill doesn't see until the node has registered
+    or is set idle: a heterogeneous job, which backfill alone starts, would never get it, nor would
+    jobs behind one (R 22.05.8, 24.11.5, 26.05). Slurm doesn't show which nodes these are. On any
+    other node that is off `state=idle` changes nothing, and on one with a job it is refused.
+    """
+    in_vain = _waited_for_in_vain(world)
+    hidden = []
+    for member in world.undecided(Phase.OFF):
+        key = f"in-vain/{member.pool.id}/{member.name}"
+        if member.name not in in_vain:
+            continue
+        seen, shown = world.recall.see(key), world.recall.told.get(key)
+        if seen.passes <= 2:
+            continue
+        if shown is None or shown < seen.first or world.now - shown >= SHOWN_EVERY:
+            world.recall.told[key] = world.now
+            hidden.append(member.name)
+    if hidden:
+        yield NodeIdle(nodes=tuple(hidden), why="a job waits for nodes though it could have these")
+
+
+def _waited_for_in_vain(world: World) -> set[str]:
+    """Nodes that are free, and jobs wait for no more than there are of them."""
+    waiting = [job for job in world.jobs if job.waits_for_nodes]
+    if not waiting:
+        return set()
+    free: dict[str, set[str]] = {}
+    for member in world.undecided(Phase.OFF, Phase.UP):
+        node = member.node
+        if node is None or node.is_down or node.is_drained or node.is_not_responding:
+            continue
+        if not member.is_busy:
+            for partition in _partitions_of(world, member):
+                free.setdefault(partition, set()).add(member.name)
+    found: set[str] = set()
+    for job in waiting:
+        for partition in (job.partition or "").split(","):
+            fit = free.get(partition, set())
+            if job.required_nodes or job.exclude_nodes:
+                fit = fit & set(job.required_nodes or fit) - set(job.exclude_nodes)
+            if len(fit) >= (len(job.required_nodes) or job.num_nodes):
+                found |= fit
+    return found
+
+
 def _is_wanted_by_a_job(world: World, member: Member) -> bool:
-    parts = {p.name for p in world.slurm.partitions if member.name in p.nodes} | {
-        p.id for p in world.cluster.partitions_of(member.pool)
-    }
+    parts = _partitions_of(world, member)
     return any(
         job.waits_for_nodes
         and member.name not in job.exclude_nodes
         and (member.name in job.required_nodes or set((job.partition or "").split(",")) & parts)
         for job in world.jobs
     )
+
+
+def _partitions_of(world: World, member: Member) -> set[str]:
+    return {p.name for p in world.slurm.partitions if member.name in p.nodes} | {
+        p.id for p in world.cluster.partitions_of(member.pool)
+    }
 
 
 def _point_out_endless_completion(world: World, pool: Pool) -> Iterator[Action]:

@@ -43,6 +43,9 @@ class SlurmController(Protocol):
 
     def node_resume(self, nodes: Iterable[str]) -> Failures: ...
 
+    def node_idle(self, nodes: Iterable[str]) -> Failures:
+        """Nothing happens to a node that isn't off and idle."""
+
     def node_power_up(self, nodes: Iterable[str]) -> Failures:
         """On a node that is powering up this starts its ResumeTimeout anew."""
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.hostlist import HostlistError, fold
 from slurm_flex.model import OWN_RESERVATION, Node, Slurm
-from slurm_flex.slurm.changes import change_jobs, change_nodes, resume_nodes
+from slurm_flex.slurm.changes import change_jobs, change_nodes, idle_nodes, resume_nodes
 from slurm_flex.slurm.command import SlurmCommands
 from slurm_flex.slurm.controller import Failure, Failures
 from slurm_flex.slurm.errors import InvalidTarget, NotSupported, ParseError, SlurmError
@@ -112,6 +112,9 @@ class ScontrolController:
 
     def node_resume(self, nodes: Iterable[str]) -> Failures:
         return resume_nodes(self._commands, nodes)
+
+    def node_idle(self, nodes: Iterable[str]) -> Failures:
+        return idle_nodes(self._commands, nodes)
 
     def node_power_up(self, nodes: Iterable[str]) -> Failures:
         return self._update_nodes(nodes, "state=power_up")

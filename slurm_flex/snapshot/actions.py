@@ -23,6 +23,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "node_drain": ("nodes", "reason"),
     "node_undrain": ("nodes",),
     "node_resume": ("nodes",),
+    "node_idle": ("nodes",),
     "node_comment": ("nodes", "text"),
     "job_comment": ("job", "text"),
     "job_requeue": ("job",),

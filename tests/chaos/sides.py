@@ -82,6 +82,9 @@ class SimController:
     def node_resume(self, nodes: Iterable[str]) -> Failures:
         return self._nodes(act.NodeResume(nodes=tuple(nodes), why=WHY))
 
+    def node_idle(self, nodes: Iterable[str]) -> Failures:
+        return self._nodes(act.NodeIdle(nodes=tuple(nodes), why=WHY))
+
     def node_power_up(self, nodes: Iterable[str]) -> Failures:
         return self._nodes(act.NodePowerUp(nodes=tuple(nodes), why=WHY))
 

@@ -23,6 +23,7 @@ RELEASES = os.environ.get("SLURM_FLEX_RELEASES", "22.05,24.11").split(",")
 Start = Callable[[Layout], Controller]
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:  # each release's worlds in one process: -n 2 --dist loadgroup
         call = getattr(item, "callspec", None)
@@ -34,6 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("cluster"):
             item.add_marker(reason)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Without groups every process would play every release, and only the time would tell."""
+    if not session.config.getoption("loadgroup", False):  # set in pytest-xdist's processes
+        return
+    for item in session.items:
+        if item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+            raise pytest.UsageError("this pytest-xdist makes no groups with this pytest")
 
 
 @pytest.fixture(scope="session", params=RELEASES)

@@ -14,28 +14,51 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import pytest
 
 from slurm_flex.demo.world import World
+from slurm_flex.errors import FlexError
+from tests.cluster.truth import utc_now, wrong_now
 from tests.cluster.watch import Watch
 
+# Seconds: two passes, SuspendTimeout, a deletion and its operation, on a busy machine.
+_MENDED_WITHIN: Final = 20.0
+
 Story = Callable[[Watch], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a story went. seen: the logs and the world when it failed."""
+
+    error: BaseException | None = None
+    seen: str = ""
+
+
+Outcomes = dict[Story, "Future[Outcome]"]
 
 
 class Running:
     """Stories under way."""
 
-    def __init__(self, told: Mapping[Story, Future[None]]) -> None:
+    def __init__(self, told: Outcomes) -> None:
         self._told = told
 
     def outcome_of(self, story: Story) -> None:
-        """Wait for its end. Raises what it raised."""
-        self._told[story].result()
+        """Wait for its end. Raises what it raised, and prints what there was to be seen."""
+        outcome = self._told[story].result()
+        if outcome.error is not None:
+            print(outcome.seen, file=sys.stderr)
+            raise outcome.error
 
 
 @dataclass(frozen=True)
@@ -60,10 +83,43 @@ class Stage:
         return test
 
 
+class Guard:
+    """Looks all the time whether anything stays wrong that nobody should ever find.
+
+    lasting: what was so for longer than it takes to mend.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self.lasting: set[str] = set()
+        self._watch = watch
+        self._since: dict[str, float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="guard")
+
+    def __enter__(self) -> Guard:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(1):
+            try:
+                seen = self._watch.look()
+            except FlexError:
+                continue  # the stories find out whether that is a failure
+            now = time.monotonic()
+            wrong = set() if self._watch.is_alone else set(wrong_now(seen, utc_now()))
+            self._since = {what: self._since.get(what, now) for what in wrong}
+            self.lasting |= {what for what, at in self._since.items() if now - at > _MENDED_WITHIN}
+
+
 @contextmanager
 def side_by_side(items: Iterable[pytest.Item], release: str) -> Iterator[Running]:
     """Tell the stories of those tests that were asked for, on this release of Slurm."""
-    stages: dict[Stage, dict[Story, Future[None]]] = {}
+    stages: dict[Stage, Outcomes] = {}
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item.function, "told_on"):
             continue
@@ -80,26 +136,37 @@ def side_by_side(items: Iterable[pytest.Item], release: str) -> Iterator[Running
             play.result()
 
 
-def _play(world: World, stories: Mapping[Story, Future[None]], *, in_turn: bool) -> None:
-    """One world, from its beginning to its end."""
+def _play(world: World, stories: Outcomes, *, in_turn: bool) -> None:
+    """One world, from its beginning to its end. Raises AssertionError for what stayed wrong."""
     try:
-        with world, ThreadPoolExecutor(1 if in_turn else len(stories)) as threads:
+        with world:
             watch = Watch(world)
-            for story, told in stories.items():
-                threads.submit(_tell, story, watch, told, afresh=in_turn)
-    except BaseException as error:
+            threads = ThreadPoolExecutor(1 if in_turn else len(stories))
+            with Guard(watch) as guard, threads:
+                for story, told in stories.items():
+                    threads.submit(_tell, story, watch, told, afresh=in_turn)
+            if guard.lasting:
+                print(watch.report(), file=sys.stderr)
+                raise AssertionError("\n".join(sorted(guard.lasting)))
+    finally:
         for told in stories.values():
             if not told.done():
-                told.set_exception(error)
-        raise
+                told.set_result(Outcome(RuntimeError("its world didn't get that far")))
 
 
-def _tell(story: Story, watch: Watch, told: Future[None], *, afresh: bool) -> None:
+def _tell(story: Story, watch: Watch, told: Future[Outcome], *, afresh: bool) -> None:
     try:
         if afresh:
             watch.start_afresh()
         story(watch)
     except BaseException as error:  # a test that fails, in the thread of its story
-        told.set_exception(error)
+        told.set_result(Outcome(error, _report(watch)))
     else:
-        told.set_result(None)
+        told.set_result(Outcome())
+
+
+def _report(watch: Watch) -> str:
+    try:
+        return watch.report()
+    except (FlexError, OSError) as error:
+        return f"nothing to be seen: {error}"

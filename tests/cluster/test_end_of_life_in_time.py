@@ -6,16 +6,15 @@ hours, or in vain, if somebody took the local time for UTC.
 
 from __future__ import annotations
 
-import subprocess
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
 import pytest
 
-from slurm_flex.demo import slurm_text
 from slurm_flex.demo.site_files import DemoPool, DemoSite
 from slurm_flex.demo.world import World
 from tests.cluster.side_by_side import Stage
+from tests.cluster.truth import slurm_time
 from tests.cluster.watch import TICK, Watch, moment, names
 
 pytestmark = pytest.mark.cluster
@@ -98,22 +97,13 @@ def end_of(watch: Watch, node: str) -> datetime:
 
 
 def reserved(watch: Watch) -> dict[str, tuple[str, datetime, datetime]]:
-    """Reservation, start and end by node: in UTC, whatever this cluster's own time is."""
-    shown = subprocess.run(
-        watch.slurm.argv("scontrol", "-o", "show", "reservation"),
-        env={**watch.slurm.env, "TZ": "UTC"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = {}
-    for line in shown.stdout.splitlines():
-        if line.startswith("ReservationName=slurm-flex-"):
-            record = slurm_text.record(line)
-            start, end = (moment(f"{record[key]}Z") for key in ("StartTime", "EndTime"))
-            for node in names(record["Nodes"]):
-                found[node] = (record["ReservationName"], start, end)
-    return found
+    """Our reservation, its start and end, by node."""
+    return {
+        node: (name, slurm_time(record["StartTime"]), slurm_time(record["EndTime"]))
+        for name, record in watch.look().reservations.items()
+        if name.startswith("slurm-flex-")
+        for node in names(record["Nodes"])
+    }
 
 
 def is_reserved(watch: Watch, node: str) -> bool:
@@ -161,6 +151,7 @@ def test_a_job_that_fits_starts_on_the_old_node_and_one_that_doesnt_gets_a_fresh
     assert life.slurm.output(short).split() == [old]
     life.until(lambda: life.state(late) == "COMPLETED", "the late one runs", 2 * TICK)
     assert life.vms("fit")[old] != vm
+    life.until(lambda: life.state(long) == "COMPLETED", "and so does the long one", TICK)
     assert [life.restarts(job) for job in (long, short, late)] == [0, 0, 0]
     assert life.slurm.output(long).split() == [other]
     send_home(life, "fit")
@@ -315,8 +306,8 @@ def test_reservations_stand_at_the_very_instant_in_any_time_zone(life: Watch) ->
         ends_in(life, node, ends - datetime.now(timezone.utc))
     for node in nodes:
         life.until(partial(is_reserved, life, node), f"the end of {node} is reserved")
-    first, second = (reserved(life)[node] for node in nodes)
-    assert timedelta(minutes=59) < second[1] - first[1] < timedelta(minutes=61)
+    first, second = (reserved(life)[node][1] for node in nodes)
+    assert timedelta(minutes=59) < second - first < timedelta(minutes=61)
 
     ends_in(life, nodes[0], timedelta(hours=9, minutes=30))
     life.until(partial(is_reserved, life, nodes[0]), "the new end is reserved")

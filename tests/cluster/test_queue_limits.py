@@ -21,7 +21,11 @@ RESUME_TIMEOUT = timedelta(seconds=18)
 PLACES = 3
 SITE = DemoSite(
     name="c1",
-    pools=[DemoPool("line", dynamic=6), DemoPool("away", dynamic=2)],
+    pools=[
+        DemoPool("line", dynamic=6),
+        DemoPool("heir", dynamic=1),
+        DemoPool("away", dynamic=2),
+    ],
     settings={
         "resume_timeout": RESUME_TIMEOUT,
         "active_requests": PLACES,
@@ -81,6 +85,39 @@ def test_googles_own_limit_is_no_failure_but_a_place_in_line(queue: Watch) -> No
 
 
 @STAGE.story
+def test_a_job_placed_on_the_nodes_of_a_cancelled_one_is_not_caught(queue: Watch) -> None:
+    """slurm-flex sees both at once: the one is gone and the other on its nodes."""
+    daemon = queue.world.daemon
+    queue.world.emulator.faults.set("stockout", group="c1-heir")
+    gone = queue.script(pool="heir")
+    queue.until(lambda: queue.request_is(f"j{gone}-1", "ACCEPTED"), "the first job's request")
+    heir = queue.script(pool="heir")
+    assert daemon.pid is not None
+    os.kill(daemon.pid, signal.SIGSTOP)
+    queue.is_alone = True
+    try:
+        queue.cancel(gone)
+        queue.until(lambda: queue.is_waiting(heir), "the heir gets the node")
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+        queue.is_alone = False
+
+    def is_asked_for() -> bool:
+        return any(one["nodes"] == ["c1-heir-0"] for one in queue.requests("heir"))
+
+    tells_why(queue, heir, "RESOURCE_POOL_EXHAUSTED")
+    queue.stays(
+        lambda: queue.is_waiting(heir) and is_asked_for(),
+        "the heir waits with a request",
+        timedelta(seconds=8),
+    )
+    assert queue.restarts(heir) == 0
+    assert len(queue.live("heir")) == 1
+    queue.cancel(heir)
+    queue.nothing_is_left_of("heir")
+
+
+@STAGE.story
 def test_a_daemon_that_was_away_past_resume_timeout_gives_the_job_its_nodes_and_place_back(
     queue: Watch,
 ) -> None:
@@ -92,6 +129,7 @@ def test_a_daemon_that_was_away_past_resume_timeout_gives_the_job_its_nodes_and_
     asked, nodes = queue.request(f"j{job}-1"), queue.nodes_of(job)
     assert asked is not None
     assert daemon.pid is not None
+    queue.is_alone = True
     os.kill(daemon.pid, signal.SIGSTOP)
     queue.until(
         lambda: queue.state(job) == "PENDING" and "DOWN" in queue.flags("c1-away-0"),
@@ -100,6 +138,7 @@ def test_a_daemon_that_was_away_past_resume_timeout_gives_the_job_its_nodes_and_
     )
     daemon.kill()
     daemon.start()
+    queue.is_alone = False
 
     queue.until(partial(queue.is_waiting, job), "the job has nodes again")
     assert queue.nodes_of(job) == nodes

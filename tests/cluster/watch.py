@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import re
-import sys
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -14,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 from slurm_flex.demo import slurm_text
-from slurm_flex.demo.commands import NotInTime
+from slurm_flex.demo.commands import NotInTime, SlurmFailed
 from slurm_flex.demo.world import World
 from slurm_flex.hostlist import expand
 
@@ -24,6 +23,7 @@ SOON: Final = timedelta(seconds=45)
 # Slurm sees that a job's nodes are up on a tick of 30 s; a boot and a pass come on top.
 TICK: Final = timedelta(seconds=75)
 _LOOK_EVERY: Final = 0.7  # seconds
+_LOG_TAIL: Final = 300  # lines
 _LIVE: Final = ("CREATING", "ACCEPTED")
 _OFF: Final = frozenset(("IDLE", "CLOUD", "POWERED_DOWN"))
 
@@ -45,6 +45,8 @@ class Watch:
     def __init__(self, world: World) -> None:
         self.world = world
         self.slurm = world.slurm
+        self.is_alone = False
+        """slurm-flex is kept from its work for now: nobody mends anything."""
         self._lock = threading.Lock()
         self._seen_at = 0.0
         self._look: Look | None = None
@@ -64,7 +66,7 @@ class Watch:
             return self._look
 
     def _look_now(self) -> Look:
-        show = functools.partial(self.slurm.scontrol, "--all", "-o", "show")
+        show = self._show
         cloud = self.world.emulator.world()
         return Look(
             nodes=_records(show("node"), "NodeName"),
@@ -74,6 +76,20 @@ class Watch:
             instances=[one for one in cloud["instances"] if not one["group"].endswith("-login")],
         )
 
+    def _show(self, what: str) -> str:
+        """In UTC, whatever this machine's time is, or the cluster's."""
+        done = subprocess.run(
+            self.slurm.argv("scontrol", "--all", "-o", "show", what),
+            env={**self.slurm.env, "TZ": "UTC"},
+            capture_output=True,
+            text=True,
+            timeout=SOON.total_seconds(),
+            check=False,
+        )
+        if done.returncode != 0:
+            raise SlurmFailed(done.stderr.strip(), where=f"scontrol show {what}")
+        return done.stdout
+
     def _note(self, look: Look) -> None:
         for one in look.requests:
             self._ever.add((one["group"], one["name"], moment(one["created"])))
@@ -82,11 +98,10 @@ class Watch:
             self._most[group] = max(count, self._most.get(group, 0))
 
     def until(self, predicate: Callable[[], object], what: str, limit: timedelta = SOON) -> None:
-        """Wait until it is so. Fails with the logs and the journal."""
+        """Wait until it is so. Raises NotInTime."""
         end = time.monotonic() + limit.total_seconds()
         while not predicate():
             if time.monotonic() > end:
-                self.show(what)
                 raise NotInTime(f"not within {limit.total_seconds():.0f} s: {what}")
             time.sleep(_LOOK_EVERY / 2)
 
@@ -95,19 +110,20 @@ class Watch:
         end = time.monotonic() + span.total_seconds()
         while time.monotonic() < end:
             if not predicate():
-                self.show(what)
                 raise AssertionError(f"it should have stayed so: {what}")
             time.sleep(_LOOK_EVERY / 2)
 
-    def show(self, what: str) -> None:
-        """Print all that helps to see why this didn't come about."""
-        self.slurm.show_logs()
+    def report(self) -> str:
+        """All that helps to see why something didn't come about."""
+        lines = []
+        for name, text in self.slurm.logs().items():
+            lines += [f"--- {name} ---", *text.splitlines()[-_LOG_TAIL:]]
         seen = self._look_now()
-        lines = [f"--- not so: {what} ---"]
+        lines.append("--- what Slurm and the cloud hold ---")
         for kind in (seen.jobs, seen.nodes, seen.reservations):
             lines += [_in_short(key, record) for key, record in kind.items()]
         lines += [str(one) for one in (*seen.requests, *seen.instances)]
-        print(*lines, "--- events ---", self.world.flex("events"), sep="\n", file=sys.stderr)
+        return "\n".join([*lines, "--- events ---", self.world.flex("events")])
 
     # --- Slurm's side
 
@@ -225,6 +241,7 @@ class Watch:
 
     def start_afresh(self) -> None:
         """Mend what a story that failed has left broken."""
+        self.is_alone = False
         self.world.emulator.faults.clear()
         if self.world.daemon.pid is None:
             self.world.daemon.start()

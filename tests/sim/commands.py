@@ -42,7 +42,7 @@ class Commands:
     ) -> None:
         nodes = list(self._nodes(names))
         for node in nodes:
-            node.down = True
+            node.down = node.hidden = True
         for node in nodes:
             self._reason(node, reason, now, user)
             self._note(f"{node.name} state=down reason={reason!r}")
@@ -70,6 +70,7 @@ class Commands:
             running = node.power == "up"
             self.slurm.fail_jobs(node, now, "failure", completing=60.0 if running else 0.0)
         node.drain = node.down = node.not_responding = False
+        node.hidden = True
         self.slurm.power_off(node, now)
 
     def _ask(self, node: SimNode, how: str, now: float) -> None:
@@ -115,6 +116,14 @@ class Commands:
                 node.silent_since = now - self.slurm.knobs.slurmd_timeout + 24
             if was:
                 self._note(f"{node.name} state=resume")
+
+    def idle(self, names: Iterable[str]) -> None:
+        for node in self._nodes(names):
+            if node.power != "off" or node.jobs or node.down or node.drain:
+                raise SlurmRefused(f"Invalid node state specified: {node.name}")
+            node.hidden = False
+            self.slurm.journal.changes += 1
+            self._note(f"{node.name} state=idle")
 
     def comment(self, names: Iterable[str], text: str) -> None:
         for node in self._nodes(names):

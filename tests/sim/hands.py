@@ -145,6 +145,8 @@ class Hands:
                 self.commands.undrain(action.nodes)
             case act.NodeResume():
                 self.commands.resume(action.nodes, now)
+            case act.NodeIdle():
+                self.commands.idle(action.nodes)
             case act.SuspendExclude():
                 self.commands.exclude(action.nodes)
             case act.NodeComment():

@@ -54,6 +54,8 @@ class SimNode:
     """"plain" or "asap": asked for, and not begun"""
     not_responding: bool = False
     invalid: bool = False
+    hidden: bool = False
+    """went off by down or force, and hasn't registered since: backfill doesn't count on it (R)"""
     reason: str | None = None
     reason_time: float = 0.0
     reason_user: str | None = None

@@ -81,7 +81,7 @@ class SimSlurm:
             if now - node.since < 1:
                 return
             node.power, node.since = "up", now
-            node.last_busy = now
+            node.last_busy, node.hidden = now, False
             self.journal.note(f"node {node.name} registers")
         elif node.power in ("off", "powering_down"):
             # After ResumeTimeout it returns to service, and shows idle~ (R 22.05.8).
@@ -98,7 +98,7 @@ class SimSlurm:
             return
         self.journal.note(f"node {node.name}: ResumeTimeout reached")
         node.power, node.since = "off", now
-        node.down = node.not_responding = True
+        node.down = node.not_responding = node.hidden = True
         node.power_down = ""
         text = "ResumeTimeout reached"
         node.reason = f"{node.reason} : {text}" if node.reason else text
@@ -302,6 +302,7 @@ class SimSlurm:
             node
             for name in pool
             if self.usable(node := self.nodes[name])
+            and not (job.het is not None and node.hidden)  # backfill alone starts it
             and node.used + taken.get(name, 0.0) + job.share <= 1.0
         ]
         free = [node for node in able if not self.barred(node.name, now, finish)]

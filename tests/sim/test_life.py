@@ -187,6 +187,19 @@ def test_a_heterogeneous_job_starts_whole() -> None:
     sim.check()
 
 
+def test_a_heterogeneous_job_that_was_sent_back_gets_the_same_nodes_again() -> None:
+    """Backfill, which alone starts it, doesn't see nodes that were forced off (R)."""
+    sim = a_cluster(pools=(pool("gx", size=3),))
+    error = ("ZONE_RESOURCE_POOL_EXHAUSTED", "no room")
+    sim.compute.knobs["gx"].failing = lambda now: error if now < 600 else None
+    parts = [sim.submit(60, size=1, het=60, runtime=600), sim.submit(61, size=2, het=60)]
+    sim.slurm.jobs[61].runtime = 600
+    sim.run("4h")
+    assert [part.state for part in parts] == ["COMPLETED", "COMPLETED"]
+    nothing_left(sim)
+    sim.check()
+
+
 def test_a_hundred_and_fifty_jobs_share_a_hundred_places() -> None:
     """Scenario 83: nothing lost, nobody starved."""
     sim = a_cluster(pools=(pool("gx", size=150),))

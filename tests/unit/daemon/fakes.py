@@ -142,6 +142,9 @@ class FakeSlurm:
     def node_resume(self, nodes: Iterable[str]) -> Failures:
         return self._do("node_resume", nodes)
 
+    def node_idle(self, nodes: Iterable[str]) -> Failures:
+        return self._do("node_idle", nodes)
+
     def node_power_up(self, nodes: Iterable[str]) -> Failures:
         return self._do("node_power_up", nodes)
 

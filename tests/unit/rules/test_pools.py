@@ -85,6 +85,29 @@ class TestRoomForTheNextPool:
         after = passes(much_later, later(much_later, "30s"), memory=played.memory).all
         assert made.name in {one.name for one in after.of(Unreserve)} or made.end <= much_later.now
 
+    def test_and_not_before_the_job_that_was_sent_back_has_had_its_turn(self) -> None:
+        """It comes again when the wait is over: by then the next pool must be all there is."""
+        played = passes(two_pools(*self.failed), two_pools(*self.off, now="+70s"))
+        (made, *_) = self.holding(played.all)
+        comes = max(delay.until for delay in played.memory.delays.values())
+        assert comes + timedelta(seconds=45) <= made.end <= comes + timedelta(minutes=2)
+        kept = reservation(
+            made.name, ",".join(made.nodes), start=made.start, end=made.end, flags=OWN_FLAGS
+        )
+        back = two_pools(node("c1-gx-[0-1]", "idle~$"), kept, job(51, partition="all", size=2))
+        turn = later(back, comes + timedelta(seconds=15) - back.now)
+        assert not passes(turn, memory=played.memory).all.of(Unreserve)
+
+    def test_a_wait_that_ends_early_frees_them_at_once(self) -> None:
+        played = passes(two_pools(*self.failed), two_pools(*self.off, now="+70s"))
+        (made, *_) = self.holding(played.all)
+        kept = reservation(
+            made.name, ",".join(made.nodes), start=made.start, end=made.end, flags=OWN_FLAGS
+        )
+        soon = two_pools(node("c1-gx-[0-1]", "idle~$"), kept, now="+80s")
+        memory = replace(played.memory, back_offs={})
+        assert [one.name for one in passes(soon, memory=memory).all.of(Unreserve)] == [made.name]
+
     def test_but_not_where_there_is_no_next_pool(self) -> None:
         alone = world(pool("gx", size=2), *self.failed, partitions={"all": "gx"})
         off = world(pool("gx", size=2), *self.off, partitions={"all": "gx"}, now="+70s")

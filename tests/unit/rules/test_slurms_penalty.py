@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from slurm_flex.actions import JobStart
 from tests.builders import STOCKOUT, Acts, job, node, passes, request, world
@@ -31,3 +34,62 @@ def test_the_penalty_gives_way_to_the_shorter_back_off() -> None:
 
 def test_a_later_start_is_the_users_and_stays() -> None:
     assert not after("+3h").of(JobStart)
+
+
+def when_the_back_off_is_over(starts: str, seen: str = "+40s", state: str = "PD") -> Acts:
+    """One of its nodes took longer to let the old run go."""
+    settings = {"capacity_backoff": "20s", "capacity_backoff_max": "20s"}
+    off = node("c1-gx-[0-1]", "idle~")
+    tried = world(off, job(51, state, reason="None", restarts=1), now="+30s", settings=settings)
+    put_off = job(51, reason="BeginTime", starts=starts, restarts=1)
+    return passes(FAILED, tried, world(off, put_off, now=seen, settings=settings)).last
+
+
+@pytest.mark.parametrize("state", ["CG", "PD"])
+def test_the_penalty_is_lifted_though_it_came_when_the_back_off_was_over(state: str) -> None:
+    """R 22.05.8: 0.9 s after the end of the back-off; the job is COMPLETING until then."""
+    acts = when_the_back_off_is_over("+2m35s", state=state)
+    assert acts.one(JobStart).after == timedelta(0)
+
+
+def test_a_later_start_stays_then_too() -> None:
+    assert not when_the_back_off_is_over("+3h").of(JobStart)
+
+
+def test_the_back_off_of_the_next_failure_stays() -> None:
+    settings = {"capacity_backoff": "20s", "capacity_backoff_max": "100s"}
+    placed = (node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="+35s", restarts=1))
+    fails = request("j51-2", "c1-gx-0", "FAILED", created="+36s", error=STOCKOUT)
+    put_off = job(51, reason="BeginTime", starts="+1m20s", restarts=2)
+    played = passes(
+        FAILED,
+        world(*placed, now="+35s", settings=settings),
+        world(*placed, fails, now="+40s", settings=settings),
+        world(node("c1-gx-0", "idle%"), put_off, now="+42s", settings=settings),
+        world(node("c1-gx-0", "idle%"), put_off, now="+44s", settings=settings),
+    )
+    assert timedelta(seconds=30) < played.passes[2].one(JobStart).after
+    assert all(one.after for acts in played.passes[3:] for one in acts.of(JobStart))
+
+
+def test_so_does_one_that_comes_long_after() -> None:
+    assert not when_the_back_off_is_over("+5m", seen="+3m30s").of(JobStart)
+
+
+def sent_back(starts: str, **about: Any) -> Acts:
+    """A node was drained for release a second ago; a job of its partition waits for a start."""
+    drained = node("c1-gx-0", "drain#", reason="slurm-flex: release: its job is gone", since="-1s")
+    about.setdefault("restarts", 1)
+    return passes(world(drained, job(52, reason="BeginTime", starts=starts, **about))).last
+
+
+def test_a_job_that_was_caught_by_a_release_starts_at_once() -> None:
+    """R 24.11.5: draining a node that powers up requeues a job that has just come there."""
+    assert sent_back("+2m").one(JobStart).after == timedelta(0)
+
+
+def test_whoever_waits_for_another_reason_goes_on_waiting() -> None:
+    assert not sent_back("+1m30s").of(JobStart)
+    assert not sent_back("+10m").of(JobStart)
+    assert not sent_back("+2m", restarts=0).of(JobStart)
+    assert not sent_back("+2m", partition="other").of(JobStart)

@@ -11,6 +11,7 @@ from slurm_flex.model import Snapshot
 from tests.builders import (
     Acts,
     Thing,
+    hosts,
     instance,
     job,
     later,
@@ -141,6 +142,58 @@ class TestOffAndNotResponding:
         snapshot = world(self.off, self.wants)
         played = passes(*(later(snapshot, f"{n * 15}s") for n in range(4)))
         assert not played.all.changes
+
+
+class TestOffAndOutOfBackfillsSight:
+    """What was forced off backfill doesn't see until it is set idle (R); Slurm doesn't show it."""
+
+    off = node("c1-gx-[0-7]", "idle~")
+    parts = (
+        job(51, het_job_id=51, reason="Resources", submitted="-1h"),
+        job(52, het_job_id=51, size=2, reason="Resources", submitted="-1h"),
+    )
+
+    def test_a_heterogeneous_job_that_waits_beside_free_nodes_is_shown_them(self) -> None:
+        """Backfill alone starts it. Not at once: Slurm may be about to place it."""
+        snapshot = world(self.off, *self.parts)
+        played = passes(*repeat(snapshot, 4)).passes
+        assert [acts.nodes("node_idle") for acts in played] == [
+            set(), set(), set(hosts("c1-gx-[0-7]")), set(),
+        ]  # fmt: skip
+
+    def test_again_after_a_while(self) -> None:
+        """The command may have been lost."""
+        snapshot = world(self.off, *self.parts)
+        played = passes(*repeat(snapshot, 3), later(snapshot, "11m"))
+        assert [len(acts.kind("node_idle")) for acts in played.passes] == [0, 0, 1, 1]
+
+    def test_and_at_once_when_they_have_been_used_meanwhile(self) -> None:
+        snapshot = world(self.off, *self.parts)
+        used = world(node("c1-gx-[0-7]", "alloc#"), job(51, nodes="c1-gx-[0-7]"), now="+1m")
+        again = (later(snapshot, f"{n}m") for n in (2, 3, 4))
+        played = passes(*repeat(snapshot, 3), used, *again).passes
+        assert [len(acts.kind("node_idle")) for acts in played] == [0, 0, 1, 0, 0, 0, 1]
+
+    @pytest.mark.parametrize(
+        "waiting",
+        [
+            job(51, size=9, reason="Resources", submitted="-1h"),
+            job(51, reason="BeginTime", submitted="-1h", starts="+1h"),
+            job(51, reason="Dependency", submitted="-1h"),
+            job(51, partition="other", reason="Resources", submitted="-1h"),
+            job(51, "R", nodes="c1-gx-9", starts="-1h"),
+        ],
+    )
+    def test_who_waits_for_something_else_isnt(self, waiting: Thing) -> None:
+        played = passes(*repeat(world(self.off, waiting), 5))
+        assert not played.all.kind("node_idle")
+
+    @pytest.mark.parametrize("state", ["down~", "drain~", "idle~*", "idle%", "idle#", "alloc~"])
+    def test_only_what_is_off_and_idle_is_set_idle(self, state: str) -> None:
+        odd = node("c1-gx-0", state, reason="bad fan", since="-2h", user="root")
+        snapshot = world(odd, node("c1-gx-[1-7]", "idle~"), *self.parts)
+        played = passes(*repeat(snapshot, 5)).all
+        assert played.nodes("node_idle") == set(hosts("c1-gx-[1-7]"))
 
 
 def test_a_job_that_got_its_nodes_isnt_restarted() -> None:

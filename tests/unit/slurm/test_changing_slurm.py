@@ -35,6 +35,7 @@ def failed(failures: Failures) -> dict[str, type]:
         (lambda c, n: c.node_drain(n, "slurm-flex: x"), "state=drain reason=slurm-flex: x"),
         (lambda c, n: c.node_undrain(n), "state=undrain"),
         (lambda c, n: c.node_resume(n), "state=resume"),
+        (lambda c, n: c.node_idle(n), "state=idle"),
         (lambda c, n: c.node_power_up(n), "state=power_up"),
         (lambda c, n: c.node_power_down(n, "plain", "r"), "state=power_down reason=r"),
         (lambda c, n: c.node_power_down(n, "asap", "r"), "state=power_down_asap reason=r"),
@@ -128,6 +129,22 @@ def test_nodes_that_need_no_resume_are_resumed(slurm: FakeSlurm, said: str) -> N
     slurm.refuse("state=resume", said)
     assert slurm.controller().node_resume(nodes(4)) == ()
     assert len(slurm.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["slurm_update error: Invalid node state specified",
+     "slurm_update error: Invalid node state transition"],
+)  # fmt: skip
+def test_a_node_that_got_a_job_meanwhile_isnt_set_idle_and_the_others_are(
+    slurm: FakeSlurm, said: str
+) -> None:
+    slurm.refuse(r"c1-gx-(2|\[0-3\]|\[2-3\]) state=idle", said)
+    assert slurm.controller().node_idle(nodes(4)) == ()
+    assert [line.split()[2] for line in slurm.lines] == [
+        "nodename=c1-gx-[0-3]", "nodename=c1-gx-[0-1]", "nodename=c1-gx-[2-3]",
+        "nodename=c1-gx-2", "nodename=c1-gx-3",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
