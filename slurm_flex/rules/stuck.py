@@ -176,9 +176,9 @@ def _show_to_backfill(world: World) -> Iterator[Action]:
     in_vain = _waited_for_in_vain(world)
     hidden = []
     for member in world.undecided(Phase.OFF):
-        key = f"in-vain/{member.pool.id}/{member.name}"
         if member.name not in in_vain:
             continue
+        key = f"in-vain/{member.pool.id}/{member.name}"
         seen, shown = world.recall.see(key), world.recall.told.get(key)
         if seen.passes <= 2:
             continue
@@ -194,14 +194,7 @@ def _waited_for_in_vain(world: World) -> set[str]:
     waiting = [job for job in world.jobs if job.waits_for_nodes]
     if not waiting:
         return set()
-    free: dict[str, set[str]] = {}
-    for member in world.undecided(Phase.OFF, Phase.UP):
-        node = member.node
-        if node is None or node.is_down or node.is_drained or node.is_not_responding:
-            continue
-        if not member.is_busy:
-            for partition in _partitions_of(world, member):
-                free.setdefault(partition, set()).add(member.name)
+    free = _free_by_partition(world)
     found: set[str] = set()
     for job in waiting:
         for partition in (job.partition or "").split(","):
@@ -211,6 +204,25 @@ def _waited_for_in_vain(world: World) -> set[str]:
             if len(fit) >= (len(job.required_nodes) or job.num_nodes):
                 found |= fit
     return found
+
+
+def _free_by_partition(world: World) -> dict[str, set[str]]:
+    """In each partition of Slurm and of the cluster file."""
+    free: dict[str, set[str]] = {}
+    by_pool: dict[str, set[str]] = {}
+    for member in world.undecided(Phase.OFF, Phase.UP):
+        node = member.node
+        if node is None or node.is_down or node.is_drained or node.is_not_responding:
+            continue
+        if not member.is_busy:
+            by_pool.setdefault(member.pool.id, set()).add(member.name)
+    everywhere = set().union(*by_pool.values())
+    for shown in world.slurm.partitions:
+        free[shown.name] = everywhere.intersection(shown.nodes)
+    for pool in world.pools:
+        for partition in world.cluster.partitions_of(pool):
+            free.setdefault(partition.id, set()).update(by_pool.get(pool.id, ()))
+    return free
 
 
 def _is_wanted_by_a_job(world: World, member: Member) -> bool:
