@@ -12,7 +12,6 @@ from datetime import datetime
 
 from slurm_flex.actions import (
     Action,
-    CancelRequest,
     DeleteInstances,
     DeleteRequest,
     Event,
@@ -21,7 +20,7 @@ from slurm_flex.actions import (
     Unreserve,
 )
 from slurm_flex.model import RETIRED_REASON, Instance, Request
-from slurm_flex.rules.queue import tell_cancelled
+from slurm_flex.rules.queue import cancel
 from slurm_flex.text import one_line
 from slurm_flex.world import World
 
@@ -132,9 +131,7 @@ def _request(world: World, pool_id: str, request: Request) -> Iterator[Action]:
     if seen.passes < 2 or world.now - born <= world.settings.orphan_grace:
         return
     if request.is_live:
-        why = "its nodes exist no more"
-        yield CancelRequest(pool=pool_id, name=request.name, why=why)
-        yield from tell_cancelled(world, pool_id, request, why)
+        yield from cancel(world, pool_id, request, "its nodes exist no more")
     elif request.is_terminal:
         yield DeleteRequest(pool=pool_id, name=request.name, why="its nodes exist no more")
 

@@ -75,7 +75,7 @@ def _withdraw(
     for request in world.requests(pool):
         mine = request.job_id == group or set(request.nodes) <= names
         if request.is_live and request.is_own and mine and set(request.nodes) & names:
-            yield from cancel(world, pool, request, why)
+            yield from cancel(world, pool.id, request, why)
     places = {instance.name for instance in world.groups[pool.id].instances}
     if not pool.is_flex_start and names & places:
         yield DeleteInstances(pool=pool.id, nodes=tuple(sorted(names & places)), why=why)

@@ -98,15 +98,15 @@ def _live(world: World, pool: Pool, request: Request) -> Iterator[Action]:
     waited = world.now - request.created if request.created else timedelta(0)
     rival = _rival(world, request)
     if rival is not None:
-        yield from cancel(world, pool, request, f"{rival.name} asks for the same nodes")
+        yield from cancel(world, pool.id, request, f"{rival.name} asks for the same nodes")
         return
     wanted = world.wanted_nodes(request)
     if not wanted:
-        yield from cancel(world, pool, request, "nobody wants its nodes any more")
+        yield from cancel(world, pool.id, request, "nobody wants its nodes any more")
         leftover = [m for m in _members(world, request) if m.phase in RISING]
         yield from release_nodes(world, leftover, f"request {request.name} is not wanted")
     elif _is_better_asked_anew(world, request, wanted):
-        yield from cancel(world, pool, request, "a heir needs only some of its nodes")
+        yield from cancel(world, pool.id, request, "a heir needs only some of its nodes")
         heirless = [
             m for m in _members(world, request) if m.phase in RISING and m.name not in wanted
         ]
@@ -121,11 +121,11 @@ def _members(world: World, request: Request) -> list[Member]:
     return [world.members[name] for name in request.nodes if name in world.members]
 
 
-def cancel(world: World, pool: Pool, request: Request, why: str) -> Iterator[Action]:
+def cancel(world: World, pool: str, request: Request, why: str) -> Iterator[Action]:
     if request.state == "SENT":
         return  # it has to be listed before it can be cancelled
-    yield CancelRequest(pool=pool.id, name=request.name, why=why)
-    yield from tell_cancelled(world, pool.id, request, why)
+    yield CancelRequest(pool=pool, name=request.name, why=why)
+    yield from tell_cancelled(world, pool, request, why)
 
 
 def tell_cancelled(world: World, pool: str, request: Request, why: str) -> Iterator[Action]:
@@ -173,7 +173,7 @@ def _is_better_asked_anew(world: World, request: Request, wanted: list[str]) -> 
 
 def _take_back(world: World, pool: Pool, request: Request, error: CloudError) -> Iterator[Action]:
     """Cancel it, send its jobs back for a while: they ask for the whole again."""
-    yield from cancel(world, pool, request, error.message)
+    yield from cancel(world, pool.id, request, error.message)
     waiting = [m for m in _members(world, request) if m.phase in RISING]
     groups = sorted({job.group for member in waiting for job in member.jobs})
     capacity_back_off(world, pool.id, error.message)

@@ -36,7 +36,7 @@ def plan(world: World) -> Iterator[Action]:
         for request in world.requests(pool):
             cancellable = request.is_live and request.is_own
             if cancellable and set(request.nodes) <= set(names):
-                yield from cancel(world, pool, request, REASON)
+                yield from cancel(world, pool.id, request, REASON)
         for member in idle:
             yield from say_goodbye(world, member.jobs, "the partition is inactive")
         yield NodeDown(nodes=names, reason=REASON, why="the partition is inactive")
