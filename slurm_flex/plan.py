@@ -148,10 +148,9 @@ def _remember(world: World) -> None:
         elif member.phase in (Phase.OFF, Phase.LEAVING):
             recall.instances.pop(member.name, None)
         if member.jobs:
-            before = recall.occupants.get(member.name, ()) if member.phase is Phase.SICK else ()
-            now = {job.id for job in member.jobs}
-            met = now | set(before) if now & set(before) else now
-            recall.occupants[member.name] = tuple(sorted(met))
+            is_sick = member.phase is Phase.SICK
+            there = sick.who_met_it(world, member) if is_sick else {j.id for j in member.jobs}
+            recall.occupants[member.name] = tuple(sorted(there))
         elif member.phase is not Phase.SICK:
             recall.occupants.pop(member.name, None)
         if not member.waits_for_vm:

@@ -55,7 +55,7 @@ def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
         return
     for member in sick:
         _note_failure(world, pool, member)
-    kept = {m.name for m in sick if _is_shared(world, m)}
+    shared = {m.name for m in sick if _is_shared(world, m)}
     held = yield from _hold_jobs_at_their_limit(world, sick)
     if _is_crowd(world, pool, sick):
         if world.recall.once(f"crowd-sick/{pool.id}"):
@@ -68,9 +68,8 @@ def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
         world.settle(sick)
         return
     world.recall.told.pop(f"crowd-sick/{pool.id}", None)
-    if world.settings.health_partial_node == "replace":
-        kept = set()
-    idle = [m for m in sick if not m.is_busy and m.name not in held and m.name not in kept]
+    kept = held if world.settings.health_partial_node == "replace" else held | shared
+    idle = [m for m in sick if not m.is_busy and m.name not in kept]
     world.settle(sick)
     if not idle:
         return
@@ -150,14 +149,14 @@ def _is_shared(world: World, member: Member) -> bool:
     where = f"{member.pool.id}/{member.name}"
     fell_ill_now = world.recall.see(f"ill/{where}").passes == 1
     was_shared = f"shared/{where}" in world.recall.last.sightings
-    is_shared = len(_who_met_it(world, member)) > 1 and bool(member.jobs)
+    is_shared = len(who_met_it(world, member)) > 1 and bool(member.jobs)
     if not (was_shared or (fell_ill_now and is_shared)):
         return False
     world.recall.see(f"shared/{where}")
     return True
 
 
-def _who_met_it(world: World, member: Member) -> set[int]:
+def who_met_it(world: World, member: Member) -> set[int]:
     """The jobs that are on it, and those seen there together with one of them or at the last."""
     before = set(world.recall.last.occupants.get(member.name, ()))
     now = {job.id for job in member.jobs}
@@ -176,7 +175,7 @@ def _note_failure(world: World, pool: Pool, member: Member) -> None:
     incarnation = member.instance.id if member.instance else None
     if not world.recall.once(f"sick/{member.name}/{incarnation}"):
         return
-    for job_id in sorted(_who_met_it(world, member)):
+    for job_id in sorted(who_met_it(world, member)):
         key = str(job_id)
         world.recall.health_restarts[key] = world.recall.health_restarts.get(key, 0) + 1
     match = _CHECK.match((member.node.reason if member.node else None) or "")
@@ -228,5 +227,5 @@ def _health_restarts(world: World, job: Job) -> int:
 
 
 def _jobs_that_met(world: World, member: Member) -> list[Job]:
-    ids = _who_met_it(world, member)
+    ids = who_met_it(world, member)
     return [job for job in world.jobs if job.id in ids or member.name in job.required_nodes]
