@@ -28,7 +28,7 @@ from slurm_flex.model.memory import Restart
 from slurm_flex.rules import maintenance
 from slurm_flex.rules.maintenance import FLEX_LIMIT, HOST_MAINTENANCE
 from slurm_flex.rules.release import release_job
-from slurm_flex.rules.reserved import reserved_end
+from slurm_flex.rules.reserved import first_reserved_end
 from slurm_flex.rules.telling import (
     ON_A_NEW_VM,
     down_keeping_reason,
@@ -82,13 +82,7 @@ def _known_end(world: World, member: Member) -> datetime | None:
     known = world.recall.instances.get(member.name)
     if known is not None and known.ends is not None:
         return known.ends
-    reserved = [
-        ends
-        for reservation in world.own_reservations
-        if member.name in reservation.nodes
-        and (ends := reserved_end(world, reservation)) is not None
-    ]
-    return min(reserved, default=None)
+    return first_reserved_end(world, member.name)
 
 
 def _expire(

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from slurm_flex.member import Member
-from slurm_flex.rules.reserved import reserved_end
+from slurm_flex.rules.reserved import first_reserved_end
 from slurm_flex.world import World
 
 FLEX_LIMIT: Final = "Flex-start limit"
@@ -41,11 +41,4 @@ def announced(world: World, member: Member) -> datetime | None:
     known = world.recall.instances.get(member.name)
     if known is not None and (member.instance is None or member.instance.id == known.id):
         return known.maintenance
-    reserved = [
-        begins
-        for reservation in world.own_reservations
-        if member.name in reservation.nodes
-        and reservation.name.endswith(RESERVED_FOR_IT)
-        and (begins := reserved_end(world, reservation)) is not None
-    ]
-    return min(reserved, default=None)
+    return first_reserved_end(world, member.name, RESERVED_FOR_IT)

@@ -23,6 +23,18 @@ def reserved_end(world: World, reservation: Reservation) -> datetime | None:
     return min(by_start, by_end) if by_end >= reservation.start else by_start
 
 
+def first_reserved_end(world: World, name: str, ending: str = "") -> datetime | None:
+    """The first end that is reserved for a node, by reservations of ours whose names end so."""
+    ends = [
+        reserved
+        for reservation in world.own_reservations
+        if name in reservation.nodes
+        and reservation.name.endswith(ending)
+        and (reserved := reserved_end(world, reservation)) is not None
+    ]
+    return min(ends, default=None)
+
+
 def stands_for(world: World, reservation: Reservation, ends: datetime) -> bool:
     """Whether it was made for a VM that ends then."""
     reserved = reserved_end(world, reservation)
