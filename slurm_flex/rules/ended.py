@@ -26,14 +26,15 @@ from slurm_flex.member import Member, Phase
 from slurm_flex.model import Job
 from slurm_flex.model.memory import Restart
 from slurm_flex.rules import maintenance
-from slurm_flex.rules.maintenance import FLEX_LIMIT, HOST_MAINTENANCE
+from slurm_flex.rules.maintenance import HOST_MAINTENANCE
 from slurm_flex.rules.release import release_job
 from slurm_flex.rules.reserved import first_reserved_end
 from slurm_flex.rules.telling import (
-    ON_A_NEW_VM,
+    LIMIT_REACHED,
     down_keeping_reason,
     last_words,
     tell_the_cut,
+    tell_the_end,
 )
 from slurm_flex.world import REQUEUE_PENALTY, World
 
@@ -85,9 +86,7 @@ def _known_end(world: World, member: Member) -> datetime | None:
     return first_reserved_end(world, member.name)
 
 
-def _expire(
-    world: World, members: list[Member], what: str = f"{FLEX_LIMIT} reached"
-) -> Iterator[Action]:
+def _expire(world: World, members: list[Member], what: str = LIMIT_REACHED) -> Iterator[Action]:
     held = [member for member in members if member.phase is Phase.HELD]
     ours = [member for member in members if member.phase is not Phase.HELD]
     yield from down_keeping_reason(held)
@@ -126,8 +125,7 @@ def _remember(world: World, members: list[Member], what: str) -> Iterator[Action
             world.recall.delays.pop(str(component.id), None)  # of a try before this one
     for job in cut:
         ends = [e for m in members if job in m.jobs and (e := _known_end(world, m)) is not None]
-        told = f"{what} at {min(ends, default=world.now):%m-%d %H:%M} UTC"
-        yield from tell_the_cut(world, [job], told, ON_A_NEW_VM)
+        yield from tell_the_end(world, job, what, min(ends, default=world.now))
     yield from _send_back_components(world, cut, "another component's node expired")
 
 

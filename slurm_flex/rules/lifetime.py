@@ -32,7 +32,7 @@ from slurm_flex.rules.maintenance import (
 )
 from slurm_flex.rules.renewal import renew
 from slurm_flex.rules.reserved import LAPSES_AFTER, TOGETHER, stands_for
-from slurm_flex.rules.telling import ON_A_NEW_VM, tell_the_cut
+from slurm_flex.rules.telling import LIMIT_REACHED, tell_the_end
 from slurm_flex.world import SHORTEST_RUN, World
 
 GOES_HOME = "slurm-flex: near its end of life"
@@ -210,10 +210,8 @@ def _leave_in_order(world: World, job: Job, ends: datetime) -> Iterator[Action]:
     left = {n: m.instance.id for n in job.nodes if (m := world.members.get(n)) and m.instance}
     world.recall.expiries[key] = world.recall.expiries.get(key, 0) + 1
     world.recall.restarts[key] = Restart(nodes=job.nodes, instances=left, at=world.now)
-    cause = _cause_of(world, job, ends)
-    what = cause if cause == HOST_MAINTENANCE else f"{cause} reached"
-    told = f"{what} at {ends:%m-%d %H:%M} UTC"
-    yield from tell_the_cut(world, [job], told, ON_A_NEW_VM)
+    by_host = _cause_of(world, job, ends) == HOST_MAINTENANCE
+    yield from tell_the_end(world, job, HOST_MAINTENANCE if by_host else LIMIT_REACHED, ends)
     yield JobRequeue(job=job.id, why="its node ends in a moment: leave in good order")
 
 

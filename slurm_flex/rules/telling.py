@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Final
 
 from slurm_flex.actions import Action, JobComment, NodeDown
@@ -12,6 +13,7 @@ from slurm_flex.text import one_line
 from slurm_flex.world import World
 
 ON_A_NEW_VM: Final = "restarts on a new VM"
+LIMIT_REACHED: Final = "Flex-start limit reached"
 
 
 def may_comment(world: World, job: Job) -> bool:
@@ -44,6 +46,11 @@ def tell_the_cut(world: World, jobs: Iterable[Job], what: str, then: str) -> Ite
     for job in sorted(jobs, key=lambda job: job.id):
         after = then if job.is_requeueable else "Slurm can't requeue it"
         yield from last_words(world, job, f"{what}, {after}")
+
+
+def tell_the_end(world: World, job: Job, what: str, ends: datetime) -> Iterator[Action]:
+    """Its node ends in time: nobody's fault, and it goes on elsewhere."""
+    yield from tell_the_cut(world, [job], f"{what} at {ends:%m-%d %H:%M} UTC", ON_A_NEW_VM)
 
 
 def down_keeping_reason(held: list[Member]) -> Iterator[Action]:
