@@ -14,41 +14,39 @@ from slurm_flex.publish import Publisher
 from slurm_flex.wake import poke
 
 
-class Reconcile:
-    """`open_cycle` is called under the lock: it reads the memory."""
+def passes(
+    settings: Settings,
+    open_cycle: Callable[[], Cycle],
+    publisher: Publisher,
+    sleep: Callable[[float], None],
+    *,
+    once: bool,
+    patience: timedelta,
+) -> Report | None:
+    """One pass, or as many as it takes until nothing is on its way: the report of the last.
 
-    def __init__(
-        self, open_cycle: Callable[[], Cycle], publisher: Publisher, sleep: Callable[[float], None]
-    ) -> None:
-        self._open_cycle = open_cycle
-        self._publisher = publisher
-        self._sleep = sleep
-
-    def run(self, settings: Settings, *, once: bool, patience: timedelta) -> Report | None:
-        """One pass, or as many as it takes until nothing is on its way: the report of the last.
-
-        None: a daemon runs, and was woken. Another one-shot is waited for no longer than
-        `patience` a pass; raises SomebodyActs then.
-        """
-        cycle: Cycle | None = None
-        try:
-            while True:
-                lock = _lock_unless_a_daemon_runs(Path(settings.run_dir), patience)
-                if lock is None:
-                    return None
-                with lock:
-                    if cycle is None:
-                        cycle = self._open_cycle()
-                    else:
-                        cycle.read_memory_again()
-                    report = cycle.run()
-                    pause = self._publisher.publish(report)
-                if once or (pause == settings.interval and not report.did):
-                    return report
-                self._sleep(pause.total_seconds())
-        finally:
-            if cycle is not None:
-                cycle.close()
+    None: a daemon runs, and was woken. Another one-shot is waited for no longer than `patience` a
+    pass; raises SomebodyActs then. `open_cycle` is called under the lock: it reads the memory.
+    """
+    cycle: Cycle | None = None
+    try:
+        while True:
+            lock = _lock_unless_a_daemon_runs(Path(settings.run_dir), patience)
+            if lock is None:
+                return None
+            with lock:
+                if cycle is None:
+                    cycle = open_cycle()
+                else:
+                    cycle.read_memory_again()
+                report = cycle.run()
+                pause = publisher.publish(report)
+            if once or (pause == settings.interval and not report.did):
+                return report
+            sleep(pause.total_seconds())
+    finally:
+        if cycle is not None:
+            cycle.close()
 
 
 def _lock_unless_a_daemon_runs(run_dir: Path, patience: timedelta) -> ActingLock | None:

@@ -14,6 +14,7 @@ from slurm_flex.cli.output import print_json, utc_now, warn
 from slurm_flex.cli.reading import Json
 
 if TYPE_CHECKING:
+    from slurm_flex.cluster.settings import Settings
     from slurm_flex.cycle import Report
 
 _PATIENCE: Final = timedelta(minutes=5)
@@ -99,7 +100,7 @@ def reconcile(
     settings = load_site(os.environ).settings
     set_up(settings.log_level)
     check_owner(Path(settings.state_dir))
-    report = _passes(once)
+    report = _passes(settings, once)
     if report is None:
         typer.echo("the daemon runs: it was woken and does it", err=True)
         return
@@ -122,19 +123,16 @@ def reconcile(
         raise typer.Exit(1)
 
 
-def _passes(once: bool) -> Report | None:
-    """None: the daemon runs and was woken."""
-    from slurm_flex.assembly import load_outside, memory_opener  # noqa: PLC0415
+def _passes(settings: Settings, once: bool) -> Report | None:
+    """None: the daemon runs and was woken, and nothing else had to be opened."""
     from slurm_flex.cycle import Cycle  # noqa: PLC0415
     from slurm_flex.publish import Publisher  # noqa: PLC0415
-    from slurm_flex.reconcile import Reconcile  # noqa: PLC0415
-
-    outside = load_outside(os.environ)
-    settings = outside.site.settings
+    from slurm_flex.reconcile import passes  # noqa: PLC0415
 
     def open_cycle() -> Cycle:
-        return Cycle(outside, memory_opener(settings), utc_now)
+        from slurm_flex.assembly import load_outside, memory_opener  # noqa: PLC0415
 
-    return Reconcile(open_cycle, Publisher(utc_now()), time.sleep).run(
-        settings, once=once, patience=_PATIENCE
-    )
+        return Cycle(load_outside(os.environ), memory_opener(settings), utc_now)
+
+    publisher = Publisher(utc_now())
+    return passes(settings, open_cycle, publisher, time.sleep, once=once, patience=_PATIENCE)

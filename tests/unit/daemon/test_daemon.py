@@ -26,7 +26,7 @@ from slurm_flex.daemon import Daemon, told_to_end
 from slurm_flex.errors import FlexError
 from slurm_flex.metrics import Metrics
 from slurm_flex.publish import Publisher
-from slurm_flex.reconcile import Reconcile
+from slurm_flex.reconcile import passes
 from slurm_flex.sdnotify import Notifier
 from slurm_flex.slurm.errors import SlurmctldUnreachable
 from slurm_flex.wake import Ear, poke
@@ -228,9 +228,9 @@ class Sleeper:
 
     def reconcile(self) -> Report | None:
         settings = self._stage.start().outside.site.settings
-        one_shot = Reconcile(self._stage.start, Publisher(NOON), self)
+        opening, patience = self._stage.start, timedelta(0)
         with self._daemon:
-            return one_shot.run(settings, once=False, patience=timedelta(0))
+            return passes(settings, opening, Publisher(NOON), self, once=False, patience=patience)
 
 
 def test_a_one_shot_lets_a_daemon_take_over_between_two_passes(stage: Stage) -> None:
@@ -239,6 +239,20 @@ def test_a_one_shot_lets_a_daemon_take_over_between_two_passes(stage: Stage) -> 
     assert sleeper.reconcile() is None
     assert sleeper.pauses == [5, 5]
     assert len(stage.sent("request")) == 1
+
+
+def test_a_one_shot_beside_a_daemon_wakes_it_and_opens_nothing(stage: Stage) -> None:
+    settings = stage.start().outside.site.settings
+    run_dir = stage.folder / "run"
+    publisher = Publisher(NOON)
+
+    def unwanted(*_: object) -> Any:
+        raise AssertionError
+
+    with take_lock(run_dir), Ear(run_dir) as ear:
+        never = timedelta(0)
+        assert passes(settings, unwanted, publisher, unwanted, once=True, patience=never) is None
+        assert ear.wait(0)
 
 
 def test_a_one_shot_ends_when_nothing_is_left_to_do(stage: Stage) -> None:
