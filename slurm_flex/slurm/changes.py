@@ -40,8 +40,7 @@ _JOB_ERRORS: Final = (
     re.compile(r"(?P<said>.*\S) for job (?P<job>\d+)\S*"),
     re.compile(r"(?:.* on job id )?(?P<job>\d+)(?:[_+]\S+)?: (?P<said>.+)"),
 )
-_ALREADY_RESUMED: Final = re.compile("invalid node state", re.IGNORECASE)
-_NOT_IDLE: Final = _ALREADY_RESUMED
+_INVALID_STATE: Final = re.compile("invalid node state", re.IGNORECASE)
 
 
 def change_nodes(
@@ -63,13 +62,13 @@ def change_nodes(
 
 def resume_nodes(commands: SlurmCommands, nodes: Iterable[str]) -> Failures:
     """state=resume; slurmctld refuses a node that is neither down nor drained, which is fine."""
-    return change_nodes(commands, nodes, "state=resume", done_if=_ALREADY_RESUMED)
+    return change_nodes(commands, nodes, "state=resume", done_if=_INVALID_STATE)
 
 
 def idle_nodes(commands: SlurmCommands, nodes: Iterable[str]) -> Failures:
     """state=idle; slurmctld refuses it for a node that has got a job meanwhile, which is fine."""
     failures = change_nodes(commands, nodes, "state=idle")
-    return tuple(one for one in failures if not _is_fine(one.error, _NOT_IDLE))
+    return tuple(one for one in failures if not _is_fine(one.error, _INVALID_STATE))
 
 
 def _halved(
