@@ -8,8 +8,9 @@ JSON can't be forged by users' words, as ``scontrol show job`` could.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from slurm_flex.model import Job, Reservation
@@ -34,11 +35,8 @@ class Extras:
     ) -> tuple[Job, ...]:
         """The jobs, with their extra where it was asked for. A failure costs nothing else."""
         self.error = None
-        wanted = (
-            [job for job in jobs if _would_outlast_its_node(job, reservations)]
-            if release >= _SINCE
-            else []
-        )
+        ends_from = _first_starts(reservations) if release >= _SINCE else {}
+        wanted = [job for job in jobs if _would_outlast_its_node(job, ends_from)]
         self._known = {key: self._known[key] for job in wanted if (key := _key(job)) in self._known}
         new = [job for job in wanted if _key(job) not in self._known]
         for start in range(0, len(new), _AT_ONCE):
@@ -68,13 +66,18 @@ def _key(job: Job) -> tuple[int, int]:
     return job.id, job.restarts
 
 
-def _would_outlast_its_node(job: Job, reservations: Sequence[Reservation]) -> bool:
+def _would_outlast_its_node(job: Job, ends_from: Mapping[str, datetime]) -> bool:
     if not (job.batch and job.is_running):
         return False
-    return any(
-        reservation.is_own
-        and reservation.start is not None
-        and (job.end_time is None or job.end_time > reservation.start)
-        and not set(job.nodes).isdisjoint(reservation.nodes)
-        for reservation in reservations
-    )
+    starts = (ends_from[name] for name in job.nodes if name in ends_from)
+    return any(job.end_time is None or job.end_time > start for start in starts)
+
+
+def _first_starts(reservations: Sequence[Reservation]) -> dict[str, datetime]:
+    """From when on each node is reserved by us."""
+    first: dict[str, datetime] = {}
+    for reservation in reservations:
+        if reservation.is_own and reservation.start is not None:
+            for name in reservation.nodes:
+                first[name] = min(first.get(name, reservation.start), reservation.start)
+    return first
