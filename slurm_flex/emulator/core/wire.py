@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -20,5 +21,10 @@ class Wire:
 
     def time(self, when: datetime) -> str:
         """RFC 3339 with milliseconds and the offset: ``2026-12-01T03:19:00.123-08:00``."""
-        zone = timezone(timedelta(minutes=self.offset))
-        return when.astimezone(zone).isoformat(timespec="milliseconds")
+        return _written(when, self.offset)
+
+
+@lru_cache(maxsize=100_000)  # a record's times are in every list that shows it
+def _written(when: datetime, offset: int) -> str:
+    zone = timezone(timedelta(minutes=offset))
+    return when.astimezone(zone).isoformat(timespec="milliseconds")
