@@ -279,6 +279,10 @@ def test_being_told_to_stop_ends_what_was_started_and_says_nothing_of_the_node(i
             time.sleep(0.01)
         prolog.send_signal(signal.SIGTERM)
         assert prolog.wait(10) == 0
+    # Killed before the prolog ended; when the kernel gets to it on a busy machine is its affair.
+    until = time.monotonic() + 10
+    while time.monotonic() < until and alive(int(pids.read_text())):
+        time.sleep(0.01)
     assert not alive(int(pids.read_text()))
     assert install.scontrol.calls() == []
 
