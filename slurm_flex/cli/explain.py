@@ -29,7 +29,8 @@ LETTERS: Final = {
     "%": "Powering down, unusable for SuspendTimeout.",
     "!": "Will power down; jobs may still run on it.",
     "*": "Not responding: no VM, no slurmd, or still booting. `slurm-flex why NODE` tells which.",
-    "$": "In a maintenance reservation. One named slurm-flex-... is the end of the node's life.",
+    "$": "In a maintenance reservation. One named slurm-flex-... is the end of the node's life, "
+    "slurm-flex-hold-... a pool that waits, slurm-flex-drain... a drain that is just being made.",
     "@": "A reboot is pending.",
     "^": "A reboot is under way.",
     "-": "Planned by the backfill scheduler for a larger job.",

@@ -4,6 +4,8 @@ from slurm_flex.model.cloud import CLUSTER_LABEL, CloudError, Group, Instance, R
 from slurm_flex.model.memory import Memory
 from slurm_flex.model.node import OWN_REASON, RELEASE_REASON, RETIRED_REASON, Node, parse_state
 from slurm_flex.model.slurm import (
+    DRAIN_RESERVATION,
+    HOLD_RESERVATION,
     OWN_COMMENT,
     OWN_RESERVATION,
     Job,
@@ -16,6 +18,8 @@ from slurm_flex.model.snapshot import Snapshot
 
 __all__ = [
     "CLUSTER_LABEL",
+    "DRAIN_RESERVATION",
+    "HOLD_RESERVATION",
     "OWN_COMMENT",
     "OWN_REASON",
     "OWN_RESERVATION",

@@ -12,6 +12,10 @@ from slurm_flex.model.node import Node
 OWN_COMMENT: Final = "flex: "
 """Comments of ours start so; a comment that somebody else wrote is left alone."""
 OWN_RESERVATION: Final = "slurm-flex-"
+HOLD_RESERVATION: Final = f"{OWN_RESERVATION}hold-"
+"""Followed by a pool that is not to be asked for now (rules/holdback.py)."""
+DRAIN_RESERVATION: Final = f"{OWN_RESERVATION}drain."
+"""Stands while nodes are drained, and is deleted at once (slurm/draining.py)."""
 
 _ON_NODES: Final = frozenset(
     "CONFIGURING RUNNING COMPLETING SUSPENDED STOPPED RESIZING SIGNALING STAGE_OUT".split()
@@ -138,6 +142,15 @@ class Reservation:
     @property
     def is_own(self) -> bool:
         return self.name.startswith(OWN_RESERVATION)
+
+    @property
+    def is_for_an_end(self) -> bool:
+        """Ours, and it keeps jobs off nodes that are about to end."""
+        return self.is_own and not self.name.startswith((HOLD_RESERVATION, DRAIN_RESERVATION))
+
+    @property
+    def is_for_a_drain(self) -> bool:
+        return self.name.startswith(DRAIN_RESERVATION)
 
     def is_active(self, now: datetime) -> bool:
         return (self.start is None or self.start <= now) and (self.end is None or now < self.end)

@@ -285,7 +285,9 @@ def _was_left_in_order(world: World, member: Member, old_id: str | None) -> bool
     if ends is None or ends - world.now > world.settings.expiry_grace:
         return True
     return any(
-        member.name in reservation.nodes and reservation.is_active(world.now)
+        reservation.is_for_an_end
+        and member.name in reservation.nodes
+        and reservation.is_active(world.now)
         for reservation in world.own_reservations
     )
 

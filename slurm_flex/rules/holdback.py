@@ -14,18 +14,17 @@ from slurm_flex.actions import Action, Reserve, Unreserve
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
 from slurm_flex.member import Phase
-from slurm_flex.model import OWN_RESERVATION
+from slurm_flex.model import HOLD_RESERVATION
 from slurm_flex.world import World
 
-PREFIX = f"{OWN_RESERVATION}hold-"
 # Slurm's main scheduler looks at the whole queue once a minute, backfill every half.
 FOR_THE_NEXT_POOL: Final = timedelta(minutes=1)
 
 
 def plan(world: World) -> Iterator[Action]:
-    existing = {r.name: r for r in world.own_reservations if r.name.startswith(PREFIX)}
+    existing = {r.name: r for r in world.own_reservations if r.name.startswith(HOLD_RESERVATION)}
     for pool in world.pools:
-        name = f"{PREFIX}{pool.id}"
+        name = f"{HOLD_RESERVATION}{pool.id}"
         until = _waits_until(world, pool) if _has_alternative(world, pool) else None
         known = existing.get(name)
         if until is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slurm_flex.actions import Action, NodeUndrain
+from slurm_flex.actions import Action, NodeUndrain, Unreserve
 from slurm_flex.cluster.model import Pool
 from slurm_flex.member import RISING, Phase
 from slurm_flex.rules.release import force_down, release_nodes
@@ -15,6 +15,9 @@ def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
         yield from _finish_releases(world, pool)
         yield from _abandoned(world, pool)
+    for reservation in world.own_reservations:
+        if reservation.is_for_a_drain:
+            yield Unreserve(name=reservation.name, why="a drain was broken off half way")
 
 
 def _finish_releases(world: World, pool: Pool) -> Iterator[Action]:

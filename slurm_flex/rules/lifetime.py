@@ -22,7 +22,6 @@ from slurm_flex.actions import (
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import OWN_COMMENT, OWN_RESERVATION, Job, Reservation
 from slurm_flex.model.memory import Restart
-from slurm_flex.rules import holdback
 from slurm_flex.rules.exclusion import is_excluded
 from slurm_flex.rules.maintenance import (
     FLEX_LIMIT,
@@ -51,7 +50,7 @@ def plan(world: World) -> Iterator[Action]:
 
 
 def _reserve(world: World) -> Iterator[Action]:
-    ours = {r.name: r for r in world.own_reservations if not r.name.startswith(holdback.PREFIX)}
+    ours = {r.name: r for r in world.own_reservations if r.is_for_an_end}
     wished = _wished(world, ours)
     for name, (ending, ends) in sorted(wished.items()):
         start, end = ends - world.settings.end_margin, ends + LAPSES_AFTER

@@ -14,7 +14,6 @@ from slurm_flex.world import REQUEUE_PENALTY, World
 
 _YOUNG: Final = timedelta(minutes=2)
 _DELAY_SLACK: Final = timedelta(seconds=30)
-_SAME_MOMENT: Final = timedelta(seconds=3)
 _LATE: Final = timedelta(minutes=1)
 _OVER: Final = "back-off-over/"
 
@@ -24,7 +23,6 @@ def plan(world: World) -> Iterator[Action]:
         yield from _rearm(world, pool)
     yield from _keep_delays(world)
     yield from _lift_late_penalties(world)
-    yield from _excuse_the_caught(world)
 
 
 def _rearm(world: World, pool: Pool) -> Iterator[Action]:
@@ -91,30 +89,6 @@ def _lift_late_penalties(world: World) -> Iterator[Action]:
             world.recall.told[key] = world.now
         elif job.waits_for_begin_time and _is_slurms_own_penalty(world, over, job.start_time):
             yield JobStart(job=job.id, why="its back-off is over")
-
-
-def _excuse_the_caught(world: World) -> Iterator[Action]:
-    """Draining a node that powers up requeues the job that Slurm placed there a moment before
-    (R 24.11.5, 26.05; not 22.05.8): our release met it, and it has done nothing to wait for."""
-    drained = [m for m in world.members.values() if m.node is not None and m.node.has_release_drain]
-    if not drained:
-        return
-    for job in world.jobs:
-        if not job.waits_for_begin_time or not job.restarts or str(job.id) in world.recall.delays:
-            continue
-        if any(_was_caught_by(world, job, member) for member in drained):
-            yield JobStart(job=job.id, why="it was placed on a node just as that was released")
-
-
-def _was_caught_by(world: World, job: Job, member: Member) -> bool:
-    """Slurm's penalty tells to the second when the job was sent back."""
-    at = member.node.reason_time if member.node is not None else None
-    if at is None or job.start_time is None:
-        return False
-    names = set((job.partition or "").split(","))
-    return abs(job.start_time - REQUEUE_PENALTY - at) <= _SAME_MOMENT and any(
-        p.name in names and member.name in p.nodes for p in world.slurm.partitions
-    )
 
 
 def _is_placed_again(world: World, job: Job, key: str) -> bool:

@@ -2,7 +2,8 @@
 
 A node with a job: down, then power_down_force; the job goes back to PENDING. A node without one is
 drained first and forced down in the next pass if it is still idle, since a job could be placed on
-it in between, and power_down_force would requeue that job (facts: slurm.md).
+it in between, and power_down_force would requeue that job (facts: slurm.md). So would the drain
+itself, since 24.11 at least: slurm/draining.py sees to that.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ def first_reserved_end(world: World, name: str, ending: str = "") -> datetime | 
     ends = [
         reserved
         for reservation in world.own_reservations
-        if name in reservation.nodes
+        if reservation.is_for_an_end
+        and name in reservation.nodes
         and reservation.name.endswith(ending)
         and (reserved := reserved_end(world, reservation)) is not None
     ]

@@ -57,7 +57,7 @@ def change_nodes(
     def update(names: Sequence[str]) -> None:
         commands.check("scontrol", "update", f"nodename={fold(names)}", *pairs)
 
-    return _halved(nodes, update, done_if)
+    return in_halves(nodes, update, done_if)
 
 
 def resume_nodes(commands: SlurmCommands, nodes: Iterable[str]) -> Failures:
@@ -71,11 +71,12 @@ def idle_nodes(commands: SlurmCommands, nodes: Iterable[str]) -> Failures:
     return tuple(one for one in failures if not _is_fine(one.error, _INVALID_STATE))
 
 
-def _halved(
+def in_halves(
     nodes: Iterable[str],
     update: Callable[[Sequence[str]], None],
-    done_if: re.Pattern[str] | None,
+    done_if: re.Pattern[str] | None = None,
 ) -> Failures:
+    """Update chunks of nodes, and parts of a chunk that failed, until the bad ones stand alone."""
     names, failures = _usable(nodes)
     waiting = [names[start : start + MOST_AT_ONCE] for start in range(0, len(names), MOST_AT_ONCE)]
     while waiting:

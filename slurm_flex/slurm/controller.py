@@ -37,7 +37,8 @@ class SlurmController(Protocol):
 
     def node_down(self, nodes: Iterable[str], reason: str) -> Failures: ...
 
-    def node_drain(self, nodes: Iterable[str], reason: str) -> Failures: ...
+    def node_drain(self, nodes: Iterable[str], reason: str) -> Failures:
+        """Nothing happens to a node that powers up for a job (see draining.py)."""
 
     def node_undrain(self, nodes: Iterable[str]) -> Failures: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -11,10 +10,11 @@ from typing import Final, Literal
 
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.hostlist import HostlistError, fold
-from slurm_flex.model import OWN_RESERVATION, Node, Slurm
+from slurm_flex.model import Node, Slurm
 from slurm_flex.slurm.changes import change_jobs, change_nodes, idle_nodes, resume_nodes
 from slurm_flex.slurm.command import SlurmCommands
 from slurm_flex.slurm.controller import Failure, Failures
+from slurm_flex.slurm.draining import drain_nodes
 from slurm_flex.slurm.errors import InvalidTarget, NotSupported, ParseError, SlurmError
 from slurm_flex.slurm.extra import Extras
 from slurm_flex.slurm.records import (
@@ -24,6 +24,7 @@ from slurm_flex.slurm.records import (
     parse_reservations,
     parse_settings_shown,
 )
+from slurm_flex.slurm.reservations import from_now, reserve, unreserve
 from slurm_flex.slurm.squeue import read_jobs
 from slurm_flex.slurm.values import parse_config, parse_release
 from slurm_flex.text import one_line
@@ -34,8 +35,6 @@ _FINISHED: Final = re.compile("job has already finished", re.IGNORECASE)
 _NOT_RUNNING: Final = re.compile(
     f"presently disabled|job is pending|{_FINISHED.pattern}", re.IGNORECASE
 )
-_DUPLICATE: Final = re.compile("duplicate reservation name", re.IGNORECASE)
-_UNDER_WAY: Final = re.compile("reservation already started", re.IGNORECASE)
 _HOW: Final = {"plain": "power_down", "asap": "power_down_asap", "force": "power_down_force"}
 _NODES_SHOWN: Final = (23, 2)
 
@@ -105,7 +104,7 @@ class ScontrolController:
         return self._update_nodes(nodes, "state=down", _reason(reason))
 
     def node_drain(self, nodes: Iterable[str], reason: str) -> Failures:
-        return self._update_nodes(nodes, "state=drain", _reason(reason))
+        return drain_nodes(self._commands, nodes, _reason(reason))
 
     def node_undrain(self, nodes: Iterable[str]) -> Failures:
         return self._update_nodes(nodes, "state=undrain")
@@ -146,7 +145,7 @@ class ScontrolController:
         return self._update_jobs(jobs, f"admincomment={_value(text)}", done_if=_FINISHED)
 
     def job_start(self, jobs: Iterable[int], after: timedelta = timedelta(0)) -> Failures:
-        return self._update_jobs(jobs, f"starttime={_from_now(after)}", done_if=_STARTED)
+        return self._update_jobs(jobs, f"starttime={from_now(after)}", done_if=_STARTED)
 
     def job_requeue(self, jobs: Iterable[int]) -> Failures:
         return self._tell_jobs(jobs, lambda ids: ("scontrol", "requeue", ids), done_if=_PENDING)
@@ -175,51 +174,19 @@ class ScontrolController:
         self, name: str, nodes: Iterable[str], start: datetime, end: datetime, now: datetime
     ) -> Failures:
         try:
-            self._reserve(name, fold(nodes), _from_now(start - now), end - now)
+            reserve(self._commands, name, fold(nodes), start - now, end - now)
         except (SlurmError, HostlistError) as error:
             return (Failure(name, _slurm_error(error)),)
         return ()
 
     def unreserve(self, names: Iterable[str]) -> Failures:
-        return tuple(
-            failure for name in sorted(set(names)) if (failure := self._unreserve(name)) is not None
-        )
-
-    def _reserve(self, name: str, nodes: str, start: str, rest: timedelta) -> None:
-        _refuse_foreign(name)
-        if rest <= timedelta(0):
-            raise InvalidTarget(f"reservation {name} would end before it begins")
-        what = (f"reservationname={name}", f"nodes={nodes}")
-        until = f"endtime={_from_now(rest)}"
-        try:
-            self._scontrol(
-                *("create", *what, f"starttime={start}", until, "users=root"),
-                "flags=maint,ignore_jobs",
-            )
-        except SlurmError as error:
-            if not _DUPLICATE.search(error.what):
-                raise
-        else:
-            return
-        try:
-            self._scontrol("update", *what, f"starttime={start}", until)
-        except SlurmError as error:
-            if not _UNDER_WAY.search(error.what):
-                raise
-            self._scontrol("update", *what, until)
-
-    def _unreserve(self, name: str) -> Failure | None:
-        try:
-            _refuse_foreign(name)
-        except SlurmError as error:
-            return Failure(name, error)
-        try:
-            self._scontrol("delete", f"reservationname={name}")
-        except InvalidTarget:
-            return None  # it is gone
-        except SlurmError as error:
-            return Failure(name, error)
-        return None
+        failures: list[Failure] = []
+        for name in sorted(set(names)):
+            try:
+                unreserve(self._commands, name)
+            except SlurmError as error:
+                failures.append(Failure(name, error))
+        return tuple(failures)
 
     def _acts_here(self, text: str) -> bool:
         """A lone controller may be asked from anywhere; of several the first that is up acts."""
@@ -273,19 +240,8 @@ def _hidden_nodes(
     )
 
 
-def _refuse_foreign(name: str) -> None:
-    if not name.startswith(OWN_RESERVATION):
-        raise InvalidTarget(f"reservation {name!r} is not ours", fix="leave it to its owner")
-
-
 def _slurm_error(error: SlurmError | HostlistError) -> SlurmError:
     return error if isinstance(error, SlurmError) else InvalidTarget(error.what)
-
-
-def _from_now(distance: timedelta) -> str:
-    """now or now+N seconds; a distance between two seconds rounds up."""
-    seconds = math.ceil(distance.total_seconds())
-    return f"now+{seconds}" if seconds > 0 else "now"
 
 
 def _value(text: str) -> str:

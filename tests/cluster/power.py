@@ -1,7 +1,8 @@
 """Power programs of a cloud with no cloud in it: a node boots, or is gone, within seconds.
 
 Run by slurmctld as ResumeProgram and SuspendProgram, so they are stdlib only and find everything
-beside the slurm.conf that SLURM_CONF names. Each VM's pid lies in ``vm-NAME.pid`` there.
+beside the slurm.conf that SLURM_CONF names. Each VM's pid lies in ``vm-NAME.pid`` there. No VM
+comes up while a file ``no-boot`` is there.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ def resume(folder: Path, name: str) -> None:
             [
                 "/bin/sh",
                 "-c",
-                f'sleep {BOOT_SECONDS}; exec "$0" "$1"',
+                f'sleep {BOOT_SECONDS}; while [ -e "$2" ]; do sleep 0.2; done; exec "$0" "$1"',
                 str(folder / "bin/slurmd-vm"),
                 name,
+                str(folder / "no-boot"),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -178,6 +178,29 @@ def test_nodes_are_powered_up_and_let_go_in_every_way(
     assert all(node(backend, name).is_off for name in pair)
 
 
+def test_a_job_that_was_placed_just_before_its_node_is_drained_stays_there(
+    slurm: Controller, backend: ScontrolController
+) -> None:
+    """A plain drain sends it back, with 120 s to wait (R 24.11.5, 26.05)."""
+    pair = ["c1-gx-1", "c1-gx-2"]
+    no_boot = slurm.folder / "no-boot"
+    no_boot.touch()
+    assert backend.node_power_up(pair) == ()
+    for name in pair:
+        slurm.wait_for_node(name, SOON, has="POWERING_UP")
+    placed = slurm.sbatch("-w", "c1-gx-1", "--wrap=sleep 300")
+    slurm.wait_for(lambda: job(backend, placed).holds_nodes, SOON, "the job has its node")
+    assert backend.node_drain(pair, "slurm-flex: release: its job is gone") == ()
+    assert not node(backend, "c1-gx-1").is_drained
+    assert node(backend, "c1-gx-2").has_release_drain
+    assert backend.read().reservations == ()
+    no_boot.unlink()
+    slurm.wait_for_job(placed, "RUNNING", SOON)
+    assert job(backend, placed).restarts == 0
+    assert backend.node_power_down(["c1-gx-2"], "force", "slurm-flex: release") == ()
+    slurm.wait_for(lambda: node(backend, "c1-gx-2").is_off, SOON, "the other is off")
+
+
 def test_one_unknown_node_among_many_fails_alone(
     slurm: Controller, backend: ScontrolController
 ) -> None:

@@ -187,6 +187,17 @@ def test_with_memory_lost_our_reservation_tells_the_end() -> None:
     assert all(reason.startswith(EXPIRED) for reason in reasons(acts))
 
 
+@pytest.mark.parametrize("name", ["slurm-flex-hold-gx", "slurm-flex-drain.c1-gx-0"])
+def test_only_a_reservation_for_an_end_tells_one(name: str) -> None:
+    """With memory lost: what holds a pool back, or guarded a drain, knows nothing of the VM."""
+    gone = world(
+        node("c1-gx-0", "idle$"),
+        reservation(name, "c1-gx-0", start="-6m", end="+1m", flags=OWN_FLAGS),
+    )
+    said = reasons(passes(gone, later(gone, "1m"), later(gone, "2m")).all)
+    assert said and all(reason.startswith(LOST) for reason in said)
+
+
 def test_a_vm_granted_ten_minutes_for_less_is_ended_by_us_on_time() -> None:
     """Scenario 77: flex_start_max_duration 30 s; the request got 600 s."""
     things = (pool("gx", duration="30s"), node("c1-gx-0", "idle"))

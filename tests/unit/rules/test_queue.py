@@ -17,6 +17,7 @@ from slurm_flex.actions import (
     NodeDrain,
     NodePowerDown,
     NodePowerUp,
+    Unreserve,
 )
 from slurm_flex.model import Node, Snapshot
 from tests.builders import (
@@ -33,6 +34,7 @@ from tests.builders import (
     passes,
     repeat,
     request,
+    reservation,
     world,
 )
 
@@ -372,3 +374,9 @@ def test_a_failure_after_a_back_off_that_is_over_earns_a_new_one() -> None:
     snapshot = ended("FAILED", error=STOCKOUT)
     played = passes(*(later(snapshot, f"{n * 30}s") for n in range(12)))
     assert all(one.after > timedelta(0) for one in played.all.of(JobStart))
+
+
+def test_the_guard_of_a_drain_that_a_crash_left_is_taken_away() -> None:
+    """It keeps jobs off for two minutes at the most; nobody need wait for that."""
+    left = reservation("slurm-flex-drain.c1-gx-0", "c1-gx-0", start="-2s", end="+1m58s")
+    assert decide(world(node("c1-gx-0", "idle#"), left)).one(Unreserve).name == left.name

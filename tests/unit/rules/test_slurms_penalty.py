@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -74,22 +73,3 @@ def test_the_back_off_of_the_next_failure_stays() -> None:
 
 def test_so_does_one_that_comes_long_after() -> None:
     assert not when_the_back_off_is_over("+5m", seen="+3m30s").of(JobStart)
-
-
-def sent_back(starts: str, **about: Any) -> Acts:
-    """A node was drained for release a second ago; a job of its partition waits for a start."""
-    drained = node("c1-gx-0", "drain#", reason="slurm-flex: release: its job is gone", since="-1s")
-    about.setdefault("restarts", 1)
-    return passes(world(drained, job(52, reason="BeginTime", starts=starts, **about))).last
-
-
-def test_a_job_that_was_caught_by_a_release_starts_at_once() -> None:
-    """R 24.11.5: draining a node that powers up requeues a job that has just come there."""
-    assert sent_back("+2m").one(JobStart).after == timedelta(0)
-
-
-def test_whoever_waits_for_another_reason_goes_on_waiting() -> None:
-    assert not sent_back("+1m30s").of(JobStart)
-    assert not sent_back("+10m").of(JobStart)
-    assert not sent_back("+2m", restarts=0).of(JobStart)
-    assert not sent_back("+2m", partition="other").of(JobStart)

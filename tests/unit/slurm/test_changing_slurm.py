@@ -32,7 +32,6 @@ def failed(failures: Failures) -> dict[str, type]:
     ("change", "pairs"),
     [
         (lambda c, n: c.node_down(n, "slurm-flex: lost"), "state=down reason=slurm-flex: lost"),
-        (lambda c, n: c.node_drain(n, "slurm-flex: x"), "state=drain reason=slurm-flex: x"),
         (lambda c, n: c.node_undrain(n), "state=undrain"),
         (lambda c, n: c.node_resume(n), "state=resume"),
         (lambda c, n: c.node_idle(n), "state=idle"),
