@@ -1,6 +1,6 @@
 # make install   everything into .venv; Debian packages too, when run as root
 # make demo      the whole life of a Flex-start cluster on this machine (root, Debian)
-# make test      every test: the fast ones side by side, then real slurmctlds, a release each
+# make test      every test: the fast ones side by side, then real slurmctlds, which mostly wait
 # make lint      ruff and mypy --strict
 # make bench     the numbers in docs/operations.md
 
@@ -59,7 +59,7 @@ demo: install
 test: install
 	status=0
 	$(VENV)/bin/pytest -n 2 --dist loadfile -m 'not cluster' $(TEST_FLAGS) || status=$$?
-	$(VENV)/bin/pytest -n 2 --dist loadgroup -m cluster $(TEST_FLAGS) || status=$$?
+	$(VENV)/bin/pytest -n 6 --dist loadgroup -m cluster $(TEST_FLAGS) || status=$$?
 	exit $$status
 
 lint: install

@@ -25,16 +25,24 @@ Start = Callable[[Layout], Controller]
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:  # each release's worlds in one process: -n 2 --dist loadgroup
+    for item in items:
         call = getattr(item, "callspec", None)
-        if call is not None and "release" in call.params:
-            item.add_marker(pytest.mark.xdist_group(str(call.params["release"])))
+        if isinstance(item, pytest.Function) and call is not None and "release" in call.params:
+            item.add_marker(pytest.mark.xdist_group(f"{call.params['release']}-{_shares(item)}"))
     if os.geteuid() == 0:
         return
     reason = pytest.mark.skip(reason="a slurmctld with its own namespaces needs root")
     for item in items:
         if item.get_closest_marker("cluster"):
             item.add_marker(reason)
+
+
+def _shares(item: pytest.Function) -> str:
+    """Tests that share a world, or are told side by side, are played by one process.
+
+    All of them wait for Slurm most of their time: -n 6 --dist loadgroup keeps two cores half busy.
+    """
+    return next((name for name in ("world_of_life", "running") if name in item.fixturenames), "own")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
