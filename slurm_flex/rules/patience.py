@@ -87,6 +87,8 @@ def _lift_late_penalties(world: World) -> Iterator[Action]:
             del world.recall.told[key]
         elif job.is_completing:
             world.recall.told[key] = world.now
+        elif job.holds_nodes:
+            del world.recall.told[key]  # it runs again: a penalty from here on is for what comes
         elif job.waits_for_begin_time and _is_slurms_own_penalty(world, over, job.start_time):
             yield JobStart(job=job.id, why="its back-off is over")
 

@@ -73,3 +73,19 @@ def test_the_back_off_of_the_next_failure_stays() -> None:
 
 def test_so_does_one_that_comes_long_after() -> None:
     assert not when_the_back_off_is_over("+5m", seen="+3m30s").of(JobStart)
+
+
+def test_the_penalty_of_a_node_that_the_next_try_lost_stays() -> None:
+    """The job was placed again within the minute: what it waits for now is another story."""
+    settings = {"capacity_backoff": "20s", "capacity_backoff_max": "20s"}
+    off = node("c1-gx-[0-1]", "idle~")
+    over = world(off, job(51, reason="None", restarts=1), now="+30s", settings=settings)
+    placed = world(
+        node("c1-gx-0", "alloc"),
+        job(51, "R", nodes="c1-gx-0", starts="+35s", restarts=1),
+        now="+40s",
+        settings=settings,
+    )
+    lost = job(51, reason="BeginTime", starts="+2m42s", restarts=2)
+    put_off = world(off, lost, now="+50s", settings=settings)
+    assert not passes(FAILED, over, placed, put_off).last.of(JobStart)
