@@ -72,7 +72,8 @@ EVENTS: Final = {
     "BOOT_FAILED": "A VM came, and its slurmd did not register in time.",
     "VM_LOST": "A VM is gone before its time.",
     "VM_DELETION": "A VM was given back.",
-    "VM_REPORT_AND_REPLACEMENT": "A VM failed a check or fell silent: it is replaced.",
+    "VM_REPORT_AND_REPLACEMENT": "A VM failed a check, fell silent or stayed in repair: "
+    "it is replaced.",
     "VM_SLURM_DRAIN": "A node was drained, by a check or by a person.",
     "VM_SLURM_POWER_DOWN": "Slurm powers a node down that has a VM.",
     "VM_REBOOT": "A reboot of a node was asked for.",

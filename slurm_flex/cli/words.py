@@ -37,6 +37,8 @@ def node_story(node: Facts, status: Facts, now: datetime) -> str:
     if phase == "booting":
         age = since(node["vm_created"], now)
         return f"VM {node['vm']} for {age}, its slurmd has not registered yet"
+    if phase == "up" and node["vm"] == "REPAIRING":
+        return "its host has broken: Compute Engine restarts the VM, or it is replaced"
     if phase == "up":
         left = until(node["ends"], now)
         return f"up, ends in {left}{end_cause(node)}" if left else "up"

@@ -117,7 +117,8 @@ class Launching(_Section):
     """Asking for VMs"""
 
     boot_timeout: Interval = timedelta(minutes=15)
-    """From a VM's creation to its slurmd's registration; later it is a boot failure."""
+    """From a VM's creation to its slurmd's registration; later it is a boot failure. A node that
+    was up may be silent, or its VM in repair, for as long before it is replaced."""
     max_queue_wait: Interval = timedelta(days=7)
     """How long a request may queue before its job is delayed and asked for anew."""
     partial_wait: Interval = timedelta(minutes=15)

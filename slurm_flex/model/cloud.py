@@ -45,6 +45,11 @@ class Instance:
         return self.status == "RUNNING" and self.action != "DELETING"
 
     @property
+    def is_in_repair(self) -> bool:
+        """Its host has broken, and Compute Engine starts it again on another one."""
+        return self.status == "REPAIRING"
+
+    @property
     def is_dead(self) -> bool:
         return self.status in {"TERMINATED", "STOPPED"}
 

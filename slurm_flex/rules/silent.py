@@ -1,9 +1,16 @@
-"""The VM runs, and Slurm itself says that the node doesn't answer, for longer than a boot takes."""
+"""A node that Slurm counts on is out for longer than a boot takes, and its VM isn't gone.
+
+Either the VM runs and Slurm itself says that the node doesn't answer; or its host has broken, and
+Compute Engine repairs it: REPAIRING, then RUNNING again if all goes well (facts:
+compute-engine.md). What was to be back by now is replaced.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from slurm_flex.actions import (
     Action,
@@ -13,6 +20,7 @@ from slurm_flex.actions import (
     NodePowerDown,
     SaveConsole,
 )
+from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
 from slurm_flex.member import Member, Phase
 from slurm_flex.rules.release import say_goodbye
@@ -21,39 +29,64 @@ from slurm_flex.world import World
 
 NOT_RESPONDING = "Not responding"
 REASON = "slurm-flex: silent: its slurmd does not answer"
+REPAIR = "slurm-flex: repair: its VM does not come back from it"
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """is_launch: whether it says something about the pool's image; a broken host doesn't."""
+
+    reason: str
+    happens: str
+    why: str
+    is_launch: bool
+
+
+_SILENCE: Final = _Cause(REASON, "does not answer", "its slurmd does not answer", is_launch=True)
+_BROKEN_HOST: Final = _Cause(
+    REPAIR, "lost its host", "Compute Engine does not get it repaired", is_launch=False
+)
 
 
 def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
-        silent = [
-            member
-            for member in world.undecided(Phase.UP)
-            if member.pool.id == pool.id and _is_silent(world, member)
-        ]
-        if not silent:
-            continue
-        names = tuple(member.name for member in silent)
-        for member in silent:
-            incarnation = member.instance.id if member.instance else None
+        up = [member for member in world.undecided(Phase.UP) if member.pool.id == pool.id]
+        repaired = [member for member in up if _is_long_in_repair(world, member)]
+        silent = [member for member in up if _is_silent(world, member)]
+        for cause, members in ((_BROKEN_HOST, repaired), (_SILENCE, silent)):
+            if members:
+                yield from _replace(world, pool, members, cause)
+
+
+def _replace(world: World, pool: Pool, members: list[Member], cause: _Cause) -> Iterator[Action]:
+    names = tuple(member.name for member in members)
+    for member in members:
+        incarnation = member.instance.id if member.instance else None
+        if cause.is_launch:
             key = f"silent/{member.name}/{incarnation}"
             world.recall.count_launch(pool.id, key, Failure.BOOT.value)
-            what = f"node {member.name} does not answer"
-            yield from say_goodbye(world, member.jobs, what)
-            yield from tell_the_cut(world, member.jobs, what, "restarts after Slurm's two minutes")
-        yield SaveConsole(pool=pool.id, nodes=names, why="the VM runs, its slurmd is silent")
-        yield NodeDown(nodes=names, reason=REASON, why="it does not answer")
-        yield NodePowerDown(nodes=names, how="plain", reason=REASON, why="it is replaced")
-        yield DeleteInstances(pool=pool.id, nodes=names, why="its slurmd does not answer")
-        yield Event(
-            event="VM_REPORT_AND_REPLACEMENT", nodes=names, text="slurmd silent", why="silent"
-        )
-        world.settle(silent)
-        world.cut_jobs_on(silent)
+        what = f"node {member.name} {cause.happens}"
+        yield from say_goodbye(world, member.jobs, what)
+        yield from tell_the_cut(world, member.jobs, what, "restarts after Slurm's two minutes")
+    yield SaveConsole(pool=pool.id, nodes=names, why=cause.why)
+    yield NodeDown(nodes=names, reason=cause.reason, why=cause.why)
+    yield NodePowerDown(nodes=names, how="plain", reason=cause.reason, why="it is replaced")
+    yield DeleteInstances(pool=pool.id, nodes=names, why=cause.why)
+    yield Event(event="VM_REPORT_AND_REPLACEMENT", nodes=names, text=cause.why, why=cause.why)
+    world.settle(members)
+    world.cut_jobs_on(members)
+
+
+def _is_long_in_repair(world: World, member: Member) -> bool:
+    if member.instance is None or not member.instance.is_in_repair:
+        return False
+    seen = world.recall.see(f"repair/{member.pool.id}/{member.name}/{member.instance.id}")
+    return world.now - seen.first > world.settings.boot_timeout
 
 
 def _is_silent(world: World, member: Member) -> bool:
     node, instance = member.node, member.instance
-    if node is None or instance is None or not instance.is_running or node.is_rebooting:
+    if node is None or instance is None or instance.is_in_repair or node.is_rebooting:
         return False
     says_so = (
         node.is_not_responding

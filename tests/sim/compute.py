@@ -138,6 +138,9 @@ class SimCompute:
             vm.running_at = now
             vm.ends = None if vm.duration is None else now + vm.duration
             self.journal.note(f"VM {vm.name} runs")
+        if vm.status == "REPAIRING" and vm.back_at is not None and now >= vm.back_at:
+            vm.status, vm.slurmd_at = "RUNNING", now + knobs.boot_delay
+            self.journal.note(f"VM {vm.name} runs again, on another host")
         if vm.status == "RUNNING" and vm.maintenance is not None and now >= vm.maintenance:
             self.journal.note(f"the host of VM {vm.name} goes into maintenance")
             vm.maintenance = None
@@ -165,6 +168,17 @@ class SimCompute:
         vm = self.vms[name]
         vm.status, vm.action, vm.died_at = "TERMINATED", "NONE", now
         self.journal.note(f"VM {name} terminated")
+
+    def break_host(self, name: str, now: float, back_in: float | None) -> None:
+        """A host error with automatic restart: REPAIRING, and RUNNING again unless back_in is None.
+
+        Its slurmd answers after another boot.
+        """
+        vm = self.vms[name]
+        vm.status, vm.slurmd_at, vm.back_at = "REPAIRING", None, None
+        if back_in is not None:
+            vm.back_at = now + back_in
+        self.journal.note(f"the host of VM {name} breaks")
 
     def lose(self, name: str, now: float) -> None:
         """Deleted by somebody else, or gone without a word."""

@@ -91,6 +91,7 @@ class Chaos:
                 self.plenty,
                 self.lose_vm,
                 self.kill_vm,
+                self.break_host,
                 self.silence,
                 self.fail_requests,
                 self.mend,
@@ -154,6 +155,12 @@ class Chaos:
         name = self._vm()
         if name:
             self.sim.compute.kill(name, self.sim.now)
+
+    def break_host(self) -> None:
+        name = self._vm()
+        if name:
+            back_in = self.dice.choice([120.0, 600.0, None])
+            self.sim.compute.break_host(name, self.sim.now, back_in)
 
     def silence(self) -> None:
         name = self._vm()

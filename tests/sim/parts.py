@@ -191,6 +191,8 @@ class SimVm:
     """when its host's maintenance begins, which ends it"""
     gone_at: float | None = None
     died_at: float | None = None
+    back_at: float | None = None
+    """when it runs again, if it is in repair"""
 
     @property
     def last_moment(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slurm_flex.actions import JobComment, NodeDown
 from slurm_flex.model import Snapshot
 from tests.builders import Thing, decide, instance, job, later, node, passes, repeat, world
 
@@ -140,3 +141,68 @@ def test_a_reason_that_slurm_wrote_anew_counts_from_then() -> None:
     fine = world(node("c1-gx-0", "idle", reason="Not responding", since="-80m"), vm, now="-17m")
     out = world(node("c1-gx-0", "down*", reason="Not responding", since="-16m"), vm)
     assert passes(fine, out).last.kinds() >= SILENT
+
+
+@pytest.mark.parametrize("status", ["PROVISIONING", "STAGING", "NEW_IN_2027"])
+def test_a_silent_node_is_replaced_whatever_its_vm_is_said_to_do(status: str) -> None:
+    """Slurm had it up: a VM that is on its way for longer than a boot takes isn't coming."""
+    quiet = world(
+        node("c1-gx-0", "down*", reason="Not responding", since="-20m", user="slurm"),
+        instance("c1-gx-0", created="-3h", status=status),
+    )
+    assert passes(*repeat(quiet, 2)).all.nodes("delete_instances") == {"c1-gx-0"}
+
+
+def in_repair(*more: Thing, state: str = "alloc*", name: str = "c1-gx-0") -> Snapshot:
+    return world(
+        node(name, state), instance(name, created="-3h", status="REPAIRING", ends="+6d"), *more
+    )
+
+
+REPAIR = "slurm-flex: repair: its VM does not come back from it"
+
+
+def test_a_vm_that_stays_in_repair_is_replaced() -> None:
+    """Its host broke, and it should have been RUNNING again (facts: compute-engine.md)."""
+    running = job(51, "R", nodes="c1-gx-0", starts="-2h")
+    broken = in_repair(running)
+    played = passes(*(later(broken, f"{n * 60}s") for n in range(18)))
+    assert played.all.kinds() >= SILENT
+    assert {down.reason for down in played.all.of(NodeDown)} == {REPAIR}
+    assert "flex: node c1-gx-0 lost its host, restarts after Slurm's two minutes" in {
+        comment.text for comment in played.all.of(JobComment)
+    }
+    assert not played.memory.launches.get("gx"), "a host is no fault of the pool's image"
+
+
+@pytest.mark.parametrize("state", ["idle", "idle*"])
+def test_it_is_replaced_whatever_slurm_believes_of_it(state: str) -> None:
+    broken = in_repair(state=state)
+    played = passes(*(later(broken, f"{n * 60}s") for n in range(18)))
+    assert played.all.nodes("delete_instances") == {"c1-gx-0"}
+
+
+def test_a_repair_that_takes_no_longer_than_a_boot_is_waited_for() -> None:
+    broken = in_repair(job(51, "R", nodes="c1-gx-0", starts="-2h"))
+    played = passes(*(later(broken, f"{n * 60}s") for n in range(14)))
+    assert not played.all.beside("reserve", "unreserve")
+
+
+def test_two_short_repairs_are_no_long_one() -> None:
+    broken = in_repair(state="idle*")
+    mended = world(node("c1-gx-0", "idle"), instance("c1-gx-0", created="-3h", ends="+6d"))
+    played = passes(
+        *(later(broken, f"{n * 60}s") for n in range(12)),
+        later(mended, "12m"),
+        *(later(broken, f"{n * 60}s") for n in range(13, 26)),
+    )
+    assert not played.all.of_kinds("node_down", "node_power_down", "delete_instances")
+
+
+def test_what_an_admin_holds_stays_held_in_repair() -> None:
+    broken = world(
+        node("c1-gx-0", "drain", reason="broken cable", user="alice"),
+        instance("c1-gx-0", created="-3h", status="REPAIRING"),
+    )
+    played = passes(*(later(broken, f"{n * 60}s") for n in range(18)))
+    assert not played.all.of_kinds("node_down", "node_power_down", "delete_instances")
