@@ -91,8 +91,12 @@ class Recall:
     def back_off(self, key: str, first: timedelta, longest: timedelta, why: str) -> BackOff:
         """Enter one more failure under `key`: the wait doubles from `first` to `longest`.
 
+        What fails while it waits was asked for before it: the same trouble met again. Twenty jobs
+        that meet a quota together would else wait as after twenty tries in a row.
         Jittered by a tenth, from the key itself: the same inputs give the same plan.
         """
+        if (running := self.waits(key)) is not None:
+            return running
         before = self.back_offs.get(key)
         steps = 1 if before is None else before.steps + 1
         wait = min(first * 2 ** min(steps - 1, 16), longest) * jitter(f"{key}#{steps}")

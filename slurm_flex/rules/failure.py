@@ -29,10 +29,7 @@ def note_failure(
     why = describe(failure, error)
     first, longest = _pace(world, failure)
     owner = f"j{group}" if group is not None else pool.id
-    if not world.recall.count_launch(pool.id, key, failure.value):
-        known = world.recall.waits(f"{owner}/{failure}")
-        if known is not None:
-            return failure, known
+    world.recall.count_launch(pool.id, key, failure.value)
     if failure in HOLDS_THE_POOL | {Failure.CAPACITY} and group is not None:
         world.recall.back_off(f"{pool.id}/{failure}", first, longest, why)
     return failure, world.recall.back_off(f"{owner}/{failure}", first, longest, why)

@@ -194,3 +194,26 @@ def test_six_launches_of_a_node_in_an_hour_are_enough() -> None:
         sent += len(played.all.of(MakeRequest)) + len(played.all.of(CreateInstances))
     assert sent <= 6
     assert timedelta(0) < memory.breakers["gx"].retry_at - NOON
+
+
+class TestAPoolsBackOff:
+    """It grows with each try that failed, and with nothing else."""
+
+    def test_grows_by_one_step_however_many_jobs_met_the_quota_together(self) -> None:
+        together = [
+            thing
+            for at in range(8)
+            for thing in (
+                node(f"c1-gx-{at}", "alloc#"),
+                job(51 + at, nodes=f"c1-gx-{at}", starts="-2m"),
+                request(f"j{51 + at}-1", f"c1-gx-{at}", "FAILED", created="-1m", error=QUOTA),
+            )
+        ]
+        waits = passes(world(*together)).memory.back_offs["gx/quota"]
+        assert waits.steps == 1
+        assert waits.until - NOON < timedelta(minutes=12)
+
+    def test_grows_when_the_next_try_fails_too(self) -> None:
+        first = passes(failed(1, QUOTA, 0))
+        second = passes(failed(2, QUOTA, 20), memory=first.memory)
+        assert second.memory.back_offs["gx/quota"].steps == 2
