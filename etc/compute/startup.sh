@@ -51,21 +51,29 @@ attempt() {
     words=$("$@" 2>&1) || fail "$1: $(tail -n 1 <<<"${words:-no word from it}")"
 }
 
-# fetch URL FILE [HEADER]: three tries; curl, or Python where there is no curl.
+# fetch URL FILE HEADER: three tries; curl, or Python where there is no curl. What is said instead
+# of the file is left in FILE.refused.
 fetch() {
-    local try
+    local try code
+    rm -f "$2.refused"
     for try in 1 2 3; do
         if command -v curl >/dev/null; then
-            curl --silent --show-error --fail --max-time 20 --header "$3" --output "$2" "$1" &&
-                return 0
+            code=$(curl --silent --show-error --max-time 20 --header "$3" --output "$2.refused" \
+                --write-out '%{http_code}' "$1") && [ "$code" = 200 ] &&
+                mv "$2.refused" "$2" && return 0
+            echo "$1: HTTP $code" >&2
         else
             python3 - "$@" <<'PYTHON' && return 0
-import sys, urllib.request
+import sys, urllib.error, urllib.request
 url, file, header = sys.argv[1:4]
 request = urllib.request.Request(url, headers=dict([header.split(": ", 1)]))
 try:
     with urllib.request.urlopen(request, timeout=20) as answer:
         data = answer.read()
+except urllib.error.HTTPError as error:
+    with open(file + ".refused", "wb") as out:
+        out.write(error.read())
+    sys.exit(f"{url}: {error}")
 except OSError as error:
     sys.exit(f"{error}")
 with open(file, "wb") as out:
@@ -162,10 +170,24 @@ fetch_secret() {
     token=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])' \
         <"$WORK/token") || fail "the metadata server gave no token"
     fetch "$SECRETS/$name:access" "$WORK/secret" "Authorization: Bearer $token" ||
-        fail "$name can't be read (roles/secretmanager.secretAccessor for the VM's account?)"
+        fail "$name can't be read ($(why_not "$WORK/secret.refused"))"
     python3 -c 'import base64, json, sys
 sys.stdout.buffer.write(base64.b64decode(json.load(sys.stdin)["payload"]["data"]))' \
         <"$WORK/secret" >"$2" || fail "$name has no payload"
+}
+
+# why_not FILE: what to do about Secret Manager's refusal.
+why_not() {
+    local project
+    project=$(python3 -c 'import json, sys
+for one in json.load(open(sys.argv[1]))["error"].get("details", ()):
+    if one.get("reason") == "SERVICE_DISABLED":
+        print(one["metadata"]["consumer"].split("/")[-1])' "$1" 2>/dev/null)
+    if [ -n "$project" ]; then
+        echo "gcloud services enable secretmanager.googleapis.com --project=$project"
+    else
+        echo "roles/secretmanager.secretAccessor for the VM's account?"
+    fi
 }
 
 # place_key FROM TO OWNER MODE: whole or not at all, and never readable by others in between.

@@ -14,6 +14,8 @@ from slurm_flex.emulator.web.exchange import Answer
 
 FLAVOR: Final = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 Tree = dict[str, Any]
+# JSON by itself, and no folder: what every client reads at .../default/token.
+_TOKEN: Final = {"access_token": "emulated", "expires_in": 3599, "token_type": "Bearer"}
 
 
 def metadata(world: World, vm: str, path: str, *, flavored: bool, recursive: bool) -> Answer:
@@ -28,12 +30,15 @@ def metadata(world: World, vm: str, path: str, *, flavored: bool, recursive: boo
         if not isinstance(found, dict) or part not in found:
             return _text("Not Found", 404)
         found = found[part]
-    if recursive:
+    if recursive or found is _TOKEN:
         answer = _text(json.dumps(found))
         answer.content_type = "application/json"
         return answer
     if isinstance(found, dict):
-        names = [name + ("/" if isinstance(item, dict) else "") for name, item in found.items()]
+        names = [
+            name + ("/" if isinstance(item, dict) and item is not _TOKEN else "")
+            for name, item in found.items()
+        ]
         return _text("\n".join(names) + "\n")
     return _text(found if isinstance(found, str) else json.dumps(found))
 
@@ -75,7 +80,7 @@ def _account(project: str) -> Tree:
     return {
         "email": f"{number_of(project)}-compute@developer.gserviceaccount.com",
         "scopes": "https://www.googleapis.com/auth/cloud-platform",
-        "token": {"access_token": "emulated", "expires_in": 3599, "token_type": "Bearer"},
+        "token": _TOKEN,
     }
 
 
