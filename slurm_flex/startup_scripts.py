@@ -6,7 +6,6 @@ are asked for when the first template is made, not at every start of the daemon.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,11 +19,11 @@ from slurm_flex.cluster.storage import (
     names_of,
     resolve_storage,
 )
+from slurm_flex.disabled_api import disabled_api
 from slurm_flex.errors import FlexError
 from slurm_flex.render.startup import startup_script
 from slurm_flex.text import one_line
 
-_DISABLED: Final = re.compile(r"[a-z]+\.googleapis\.com(?= has not been used)")
 _NOT_FOUND: Final = 404
 
 
@@ -77,10 +76,14 @@ class StartupScripts:
         except (requests.RequestException, GoogleAuthError, ValueError) as error:
             raise FlexError(f"it couldn't be looked up: {error}", where=name) from error
         if not answer.ok or not isinstance(found, dict):
+            disabled = disabled_api(found)
+            if disabled is not None:
+                what = f"it couldn't be looked up: {disabled.what}"
+                raise FlexError(what, where=name, fix=disabled.fix)
             said = f"HTTP {answer.status_code}" + (f" {answer.reason}" if answer.reason else "")
             message = _message(found)
             what = f"it couldn't be looked up: {said}" + (f", {message}" if message else "")
-            raise FlexError(what, where=name, fix=_fix(answer.status_code, message, name))
+            raise FlexError(what, where=name, fix=_fix(answer.status_code, name))
         return found
 
 
@@ -91,11 +94,8 @@ def _message(answer: object) -> str:
     return one_line(text) if isinstance(text, str) else ""
 
 
-def _fix(status: int, message: str, name: str) -> str:
+def _fix(status: int, name: str) -> str:
     project = name.split("/")[1] if name.startswith("projects/") else ""
-    disabled = _DISABLED.search(message)
-    if disabled:
-        return f"gcloud services enable {disabled[0]} --project={project}"
     if status == _NOT_FOUND:
         return f"gcloud filestore instances list --project={project}, or gcloud lustre instances"
     return "let the controller's service account read it: roles/file.viewer, roles/lustre.viewer"

@@ -7,16 +7,19 @@ projects.locations.instances, Managed Lustre API v1 projects.locations.instances
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from slurm_flex.cluster.model import Cluster, Pool
 from slurm_flex.errors import FlexError, InputErrors
 
-FILESTORE_API: Final = "https://file.googleapis.com/v1"
-LUSTRE_API: Final = "https://lustre.googleapis.com/v1"
 HOME: Final = "/home"
+
+FILESTORE: Final = "file.googleapis.com"
+LUSTRE: Final = "lustre.googleapis.com"
+FILESTORE_API: Final = f"https://{FILESTORE}/v1"
+LUSTRE_API: Final = f"https://{LUSTRE}/v1"
 
 Fetch = Callable[[str], Mapping[str, Any]]
 """GET a URL, authorized; the JSON answer. Raises FlexError, with 404 said in its text."""
@@ -51,6 +54,19 @@ def plain_name(name: str) -> str:
     return name[name.index("projects/") :] if "projects/" in name else name
 
 
+def services_of(cluster: Cluster, name: str) -> tuple[str, ...]:
+    """The APIs to ask for an instance: FILESTORE, LUSTRE, or both, in this order, where neither
+    its URL nor a pool's list says what it is (home_directory_storage may be either)."""
+    filestores = [one for pool in cluster.pools for one in pool.filestores]
+    lustres = [one for pool in cluster.pools for one in pool.lustres]
+    home = cluster.slurm.home_directory_storage or ""
+    filestores += [home] if home.startswith(f"https://{FILESTORE}/") else []
+    lustres += [home] if home.startswith(f"https://{LUSTRE}/") else []
+    if plain_name(name) in map(plain_name, filestores):
+        return (FILESTORE,)
+    return (LUSTRE,) if plain_name(name) in map(plain_name, lustres) else (FILESTORE, LUSTRE)
+
+
 def resolve_storage(
     cluster: Cluster,
     fetch: Fetch,
@@ -60,32 +76,43 @@ def resolve_storage(
 ) -> dict[str, Share]:
     """Each name of the cluster file with its share.
 
-    home_directory_storage may be either kind: Filestore is asked first. filestore, lustre: where
-    the APIs are. Raises InputErrors with every name that leads nowhere.
+    filestore, lustre: where the APIs are. Raises InputErrors with every name that leads nowhere.
     """
-    known_lustre = {plain_name(name) for pool in cluster.pools for name in pool.lustres}
-    known_filestore = {plain_name(name) for pool in cluster.pools for name in pool.filestores}
+    apis: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any], str], Share]]] = {
+        FILESTORE: ("Filestore", filestore, filestore_share),
+        LUSTRE: ("Lustre", lustre, lustre_share),
+    }
     shares: dict[str, Share] = {}
     errors: list[FlexError] = []
     for name in names_of(cluster):
-        apis: Sequence[tuple[str, Callable[[Mapping[str, Any], str], Share]]]
-        apis = [(filestore, filestore_share), (lustre, lustre_share)]
-        if name in known_lustre and name not in known_filestore:
-            apis = apis[1:]
-        elif name in known_filestore:
-            apis = apis[:1]
-        failures = []
-        for api, read in apis:
+        failures: dict[str, FlexError] = {}
+        unready: list[FlexError] = []
+        for service in services_of(cluster, name):
+            kind, api, read = apis[service]
             try:
-                shares[name] = read(fetch(f"{api}/{name}"), name)
+                instance = fetch(f"{api}/{name}")
+            except FlexError as error:
+                failures[kind] = error
+                continue
+            try:
+                shares[name] = read(instance, name)
                 break
             except FlexError as error:
-                failures.append(error)
+                unready.append(error)
         else:
-            errors.append(failures[0])
+            errors.append(unready[0] if unready else _said_together(failures, name))
     if errors:
         raise InputErrors(errors)
     return shares
+
+
+def _said_together(failures: Mapping[str, FlexError], name: str) -> FlexError:
+    """One error for an instance that was looked for under each of these kinds."""
+    if len({error.what for error in failures.values()}) == 1:
+        return next(iter(failures.values()))
+    what = "; ".join(f"as {kind}: {error.what}" for kind, error in failures.items())
+    fixes = dict.fromkeys(error.fix for error in failures.values() if error.fix)
+    return FlexError(what, where=name, fix=", or ".join(fixes))
 
 
 def filestore_share(instance: Mapping[str, Any], name: str) -> Share:

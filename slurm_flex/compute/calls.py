@@ -24,12 +24,14 @@ from tenacity import Retrying, retry_if_exception, wait_random_exponential
 from slurm_flex.compute.credentials import SIGN_IN_FIX
 from slurm_flex.compute.errors import (
     RATE_LIMIT_REASONS,
+    ApiDisabled,
     ComputeError,
     PermissionDenied,
     UnexpectedAnswer,
     Unreachable,
     error_of_status,
 )
+from slurm_flex.disabled_api import disabled_api
 from slurm_flex.model.cloud import CloudError
 
 _FIRST_WAIT: Final = 0.25
@@ -134,6 +136,10 @@ def _may_pass(error: BaseException) -> bool:
 def _of_api(error: GoogleAPICallError | RetryError, where: str) -> ComputeError:
     if isinstance(error, RetryError):
         return Unreachable(CloudError("unreachable", str(error)), where=where)
+    api = disabled_api({"error": {"message": error.message, "errors": error.errors,
+                                  "details": error.details}})  # fmt: skip
+    if api is not None:
+        return ApiDisabled(api, where=where)
     first = _first(error)
     message = _REQUEST_LINE.sub("", str(first.get("message") or error.message or ""))
     return error_of_status(int(error.code or 0), _reason(error), message, where)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from slurm_flex.disabled_api import REASON, DisabledApi
 from slurm_flex.errors import FlexError
 from slurm_flex.failures import Failure, classify
 from slurm_flex.model.cloud import CloudError
@@ -48,6 +49,15 @@ class IpSpaceExhausted(ComputeError):
 
 class PermissionDenied(ComputeError):
     FIX = "grant what is missing; `slurm-flex doctor` names it"
+
+
+class ApiDisabled(PermissionDenied):
+    """The project hasn't enabled the API; no right helps before that."""
+
+    def __init__(self, api: DisabledApi, *, where: str = "") -> None:
+        super().__init__(CloudError(REASON, api.what), where=where, fix=api.fix)
+        # All that the next plan, the breaker and a job's comment see of it: so with the command.
+        self.error = CloudError(REASON, f"{api.service} is not enabled: {api.fix}")
 
 
 class BadConfiguration(ComputeError):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Final
 
-from slurm_flex.compute.errors import PermissionDenied, RateLimited, Unreachable
+from slurm_flex.compute.errors import ApiDisabled, PermissionDenied, RateLimited, Unreachable
 from slurm_flex.errors import FlexError, InputErrors
 
 _PERMISSION: Final = re.compile(r"\b[a-z]+\.[a-zA-Z]+\.[a-zA-Z]+\b(?=')")
@@ -16,7 +16,6 @@ _ROLES: Final = {
     "resourcemanager.projects.getIamPolicy": "roles/iam.securityReviewer",
     "resourcemanager.projects.get": "roles/browser",
 }
-_DISABLED: Final = re.compile(r"[a-z]+\.googleapis\.com(?= has not been used)")
 
 
 class Status(str, Enum):
@@ -77,9 +76,8 @@ def guarded(name: str, look: Callable[[], Iterable[Check]]) -> tuple[Check, ...]
 
 def how_to_look(refused: PermissionDenied) -> str:
     """What would let us look: the API to enable, or the permission to grant."""
-    disabled = _DISABLED.search(refused.error.message)
-    if disabled:
-        return f"gcloud services enable {disabled[0]}"
+    if isinstance(refused, ApiDisabled):
+        return refused.fix
     named = _PERMISSION.search(refused.error.message)
     if named:
         role = _ROLES.get(named[0], "")

@@ -13,7 +13,7 @@ from slurm_flex.cluster.storage import Share
 from slurm_flex.compute import open_fleet
 from slurm_flex.compute.errors import ComputeError
 from slurm_flex.compute.gather import gather
-from slurm_flex.doctor import groups, host, iam, offers, slurm, storage
+from slurm_flex.doctor import apis, groups, host, iam, offers, slurm, storage
 from slurm_flex.doctor.check import Check, Status, guarded, skipped
 from slurm_flex.doctor.rest import Rest
 from slurm_flex.render.installed import installed
@@ -41,7 +41,8 @@ def examine(
     """
     rest = Rest(site.settings)
     first = guarded(offers.COMPUTE, lambda: offers.compute_api(rest, site.cluster))
-    looks: dict[str, Look] = {}
+    # It is asked even where Compute Engine refuses us: that may be why.
+    looks: dict[str, Look] = {apis.NAME: lambda: apis.apis(rest, site.cluster, site.settings)}
     answers = all(check.status is Status.OK for check in first)
     if answers:
         looks |= _cloud(site, scripts, rest)

@@ -9,7 +9,7 @@ from typing import Final
 
 from slurm_flex.cluster import Cluster, Pool, Provisioning
 from slurm_flex.cluster.machines import accelerator_name
-from slurm_flex.compute.errors import ComputeError, NotFound, PermissionDenied
+from slurm_flex.compute.errors import ComputeError, NotFound
 from slurm_flex.doctor.check import Check, error, ok, skipped, warn
 from slurm_flex.doctor.rest import Rest
 
@@ -30,12 +30,6 @@ def compute_api(rest: Rest, cluster: Cluster) -> Iterator[Check]:
     except NotFound as missing:
         fix = "check the project in cluster_config.json's name, or project in slurm-flex.toml"
         yield error(COMPUTE, missing.what, fix)
-    except PermissionDenied as refused:
-        disabled = "SERVICE_DISABLED" in refused.error.code or (
-            refused.error.code == "accessNotConfigured"
-        )
-        fix = f"gcloud services enable compute.googleapis.com --project={cluster.project}"
-        yield error(COMPUTE, refused.what, fix if disabled else refused.fix)
     except ComputeError as problem:
         yield error(COMPUTE, problem.what, problem.fix)
     else:

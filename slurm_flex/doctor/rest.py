@@ -26,8 +26,14 @@ _HOSTS: Final = {
     "compute": "https://compute.googleapis.com",
     "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com",
     "iam": "https://iam.googleapis.com",
+    "serviceusage": "https://serviceusage.googleapis.com",
 }
-_PATHS: Final = {"compute": "compute/v1", "cloudresourcemanager": "v3", "iam": "v1"}
+_PATHS: Final = {
+    "compute": "compute/v1",
+    "cloudresourcemanager": "v3",
+    "iam": "v1",
+    "serviceusage": "v1",
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Rest:
         return f"user:{user}" if "@" in user else ""
 
     def get(self, api: str, path: str, *, where: str) -> Json:
-        """GET the JSON of a resource, such as ("compute", "projects/p")."""
+        """GET the JSON of a resource, such as ("compute", "projects/p"); a query may follow."""
         return self._call(self._ask, _Question("GET", self._url(api, path), None), where=where)
 
     def post(self, api: str, path: str, body: Json, *, where: str) -> Json:

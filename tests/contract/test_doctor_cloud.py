@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from slurm_flex.cluster import Cluster
 from slurm_flex.cluster.site import Site
-from slurm_flex.doctor import groups, host, iam, offers, storage
+from slurm_flex.compute.errors import ApiDisabled
+from slurm_flex.doctor import apis, groups, host, iam, offers, storage
 from slurm_flex.doctor.check import Check, Status, guarded
+from slurm_flex.doctor.examine import examine
 from slurm_flex.doctor.rest import Rest
+from slurm_flex.failures import Failure
+from slurm_flex.rules.failure import describe
 from slurm_flex.startup_scripts import StartupScripts
-from tests.contract.site import PROJECT, Cloud, cloud, cluster_of, cpu_pool, pool
+from tests.contract.site import PROJECT, WEEK, Cloud, cloud, cluster_of, cpu_pool, pool
 
 EDITOR = "roles/editor"
 ADMIN = "roles/compute.instanceAdmin.v1"
@@ -118,7 +124,153 @@ def test_a_disabled_api_is_no_alarm_and_says_how_to_enable_it(site: Cloud) -> No
     found = agent(site, disabled_apis="cloudresourcemanager.*")
 
     assert found.status is Status.SKIPPED
-    assert found.fix == "gcloud services enable cloudresourcemanager.googleapis.com"
+    number = iam.find_project(Rest(site.settings), site.cluster).number
+    assert found.fix == (
+        f"gcloud services enable cloudresourcemanager.googleapis.com --project={number}"
+    )
+
+
+def enabled(site: Cloud, cluster: Cluster | None = None, **settings: object) -> list[Check]:
+    changed = site.settings.model_copy(update=settings)
+    rest = Rest(changed)
+    return list(guarded(apis.NAME, lambda: apis.apis(rest, cluster or site.cluster, changed)))
+
+
+def told(checks: Iterable[Check]) -> list[tuple[Status, str]]:
+    return [(check.status, check.text) for check in checks]
+
+
+ALL_ON = "enabled in project p1: cloudresourcemanager, compute, file, iam, lustre, serviceusage"
+SECRET = "secret:projects/p1/secrets/munge-key"
+
+
+def test_apis_that_are_all_enabled_are_one_line(site: Cloud) -> None:
+    assert told(enabled(site)) == [(Status.OK, ALL_ON)]
+
+
+def home_is(name: str) -> Cluster:
+    """A cluster whose home lies there."""
+    made = cluster_of(pool("gx"))
+    slurm = replace(made.slurm, home_directory_storage=name)
+    return replace(made, slurm=slurm)
+
+
+HOME = "projects/p1/locations/us-central1-a/instances/h"
+FILESTORE = f"https://file.googleapis.com/v1/{HOME}"
+LUSTRE = f"https://lustre.googleapis.com/v1/{HOME}"
+
+
+@pytest.mark.parametrize(
+    ("off", "home", "settings", "text"),
+    [
+        ("compute.*", HOME, {}, "compute.googleapis.com is not enabled in project p1: it makes"),
+        ("file.*", FILESTORE, {}, "file.googleapis.com is not enabled in project p1: it tells"),
+        ("lustre.*", LUSTRE, {}, "lustre.googleapis.com is not enabled in project p1: it tells"),
+        ("file.*, lustre.*", HOME, {}, "file.googleapis.com or lustre.googleapis.com is not"),
+        ("secretmanager.*", HOME, {"key_source": SECRET},
+         "secretmanager.googleapis.com is not enabled in project p1: nodes read munge-key from it"),
+    ],
+)  # fmt: skip
+def test_an_api_that_is_needed_and_off_is_an_error_with_the_command(
+    site: Cloud, off: str, home: str, settings: dict[str, object], text: str
+) -> None:
+    site.emulator.knobs.set(disabled_apis=off)
+
+    found = one(enabled(site, home_is(home), **settings))
+
+    service = f"{off.partition('.')[0]}.googleapis.com"
+    assert found.status is Status.ERROR
+    assert found.text.startswith(text)
+    assert found.fix == f"gcloud services enable {service} --project=p1"
+
+
+@pytest.mark.parametrize(
+    ("off", "home", "settings"),
+    [
+        ("secretmanager.*", HOME, {}),
+        ("secretmanager.*", HOME, {"key_source": "nfs:/home/munge.key"}),
+        ("secretmanager.*", HOME, {"key_source": SECRET.replace("p1", "other")}),
+        ("lustre.*", FILESTORE, {}),
+        ("file.*", LUSTRE, {}),
+        ("file.*", HOME, {}),
+        ("lustre.*", HOME, {}),
+        ("file.*, lustre.*", HOME.replace("p1", "shared"), {}),
+    ],
+)  # fmt: skip
+def test_an_api_that_isnt_called_may_be_off(
+    site: Cloud, off: str, home: str, settings: dict[str, object]
+) -> None:
+    """A home may be of either kind; what lies in another project is enabled or not there."""
+    site.emulator.knobs.set(disabled_apis=off)
+
+    assert one(enabled(site, home_is(home), **settings)).status is Status.OK
+
+
+def test_what_only_the_doctor_asks_is_a_warning(site: Cloud) -> None:
+    site.emulator.knobs.set(disabled_apis="iam.*, cloudresourcemanager.*")
+
+    found = enabled(site)
+
+    assert [check.status for check in found] == [Status.WARN, Status.WARN]
+    assert [check.fix for check in found] == [
+        f"gcloud services enable {one}.googleapis.com --project=p1"
+        for one in ("cloudresourcemanager", "iam")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "fix"),
+    [
+        ({"disabled_apis": "serviceusage.*"},
+         "gcloud services enable serviceusage.googleapis.com --project="),
+        ({"denied_permissions": "serviceusage.services.get"},
+         "grant us serviceusage.services.get, which roles/serviceusage.serviceUsageViewer has; or "
+         "look: gcloud services list --enabled --project=p1"),
+    ],
+)  # fmt: skip
+def test_whoever_cant_ask_which_apis_are_enabled_knows_nothing(
+    site: Cloud, knobs: dict[str, object], fix: str
+) -> None:
+    site.emulator.knobs.set(**knobs)
+
+    found = one(enabled(site))
+
+    assert found.status is Status.SKIPPED
+    assert found.text.startswith("unknown which are enabled: ")
+    assert found.fix.startswith(fix)
+
+
+def test_a_compute_api_that_is_off_is_explained_wherever_it_is_called(site: Cloud) -> None:
+    number = iam.find_project(Rest(site.settings), site.cluster).number
+    site.emulator.knobs.set(disabled_apis="compute.*")
+    command = f"gcloud services enable compute.googleapis.com --project={number}"
+    words = f"SERVICE_DISABLED: compute.googleapis.com is not enabled in project {number}"
+
+    checked = one(offers.compute_api(Rest(site.settings), site.cluster))
+    read = site.fleet.read(site.cluster.compute_pools).errors["gx"]
+    with pytest.raises(ApiDisabled) as refused:
+        site.fleet.request(site.pool("gx"), "j1-1", ["c1-gx-0"], WEEK, nonce="1", description="")
+
+    assert (checked.status, checked.text, checked.fix) == (Status.ERROR, words, command)
+    assert f"{words} ({command})" in str(read)
+    assert f"{words} ({command})" in str(refused.value)
+    assert refused.value.failure is Failure.PERMISSION
+    line = describe(refused.value.failure, refused.value.error)
+    assert line.endswith(command), "a job's comment and the breaker have the whole command"
+
+
+def test_the_doctor_says_which_api_is_off_though_compute_engine_answers_nothing(
+    site: Cloud, tmp_path: Path
+) -> None:
+    here = Site(site.cluster, site.settings, tmp_path / "cluster_config.json", None)
+    scripts = StartupScripts(site.cluster, site.settings)
+    site.emulator.knobs.set(disabled_apis="compute.*")
+
+    found = examine(here, scripts, {}, datetime(2026, 12, 1, tzinfo=timezone.utc))
+
+    errors = {check.name: check.fix for check in found if check.status is Status.ERROR}
+    assert errors[apis.NAME] == "gcloud services enable compute.googleapis.com --project=p1"
+    assert offers.COMPUTE in errors
 
 
 def test_permissions_that_we_lack_are_named(site: Cloud) -> None:
@@ -217,8 +369,8 @@ def test_storage_is_told_with_its_address(site: Cloud) -> None:
         ),
         (
             {"disabled_apis": "file.*"},
-            "file.googleapis.com has not been used",
-            "gcloud services enable file.googleapis.com --project=p1",
+            "couldn't be looked up: file.googleapis.com is not enabled in project 1",
+            "gcloud services enable file.googleapis.com --project=1",
         ),
     ],
 )

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 import requests
@@ -262,12 +263,20 @@ def test_the_neighbours_answer_as_their_definitions_say() -> None:
             ("file", "v1", "GET", "/v1/projects/p/locations/us-central1-a/instances/home", None),
             ("secretmanager", "v1", "GET", "/v1/projects/p/secrets/munge/versions/latest:access",
              None),
+            ("serviceusage", "v1", "GET", "/v1/projects/p/services:batchGet?"
+             "names=projects/p/services/compute.googleapis.com", None),
+            ("serviceusage", "v1", "GET", "/v1/projects/p/services?filter=state:ENABLED", None),
+            ("serviceusage", "v1", "GET", "/v1/projects/p/services/file.googleapis.com", None),
         ]  # fmt: skip
         for api, version, verb, path, body in calls:
             answer = requests.request(verb, emulator.url + path, json=body, timeout=30)
             assert answer.status_code == 200, answer.text
             sent = json.dumps(body).encode() if body else b""
-            wrong = problems(verb, path, {}, sent, 200, answer.content, version=version, api=api)
+            address, _, query = path.partition("?")
+            params = dict(parse_qsl(query))
+            wrong = problems(
+                verb, address, params, sent, 200, answer.content, version=version, api=api
+            )
             assert wrong == []
 
 
@@ -277,6 +286,7 @@ def test_the_metadata_server_and_the_discovery_documents_are_served() -> None:
         request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
         with urllib.request.urlopen(request, timeout=30) as answer:
             assert answer.headers["Metadata-Flavor"] == "Google"
+            assert json.load(answer)["access_token"] == "emulated"
         for api, version in (
             ("compute", "v1"),
             ("compute", "beta"),

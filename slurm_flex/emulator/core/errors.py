@@ -25,6 +25,7 @@ class ApiError(FlexError):
         location_type: str = "",
         status: str = "",
         details: tuple[Mapping[str, Any], ...] = (),
+        has_errors: bool = True,
     ) -> None:
         self.code = code
         self.reason = reason
@@ -34,14 +35,17 @@ class ApiError(FlexError):
         self.location_type = location_type
         self.status = status
         self.details = details
+        self.has_errors = has_errors
         super().__init__(message)
 
     def body(self) -> Json:
-        """The JSON body, as the Compute API writes it."""
+        """The JSON body, as the Compute API writes it; without `errors`, as the newer APIs do."""
         entry: Json = {"message": self.message, "domain": self.domain, "reason": self.reason}
         if self.location:
             entry |= {"location": self.location, "locationType": self.location_type}
-        error: Json = {"code": self.code, "message": self.message, "errors": [entry]}
+        error: Json = {"code": self.code, "message": self.message}
+        if self.has_errors:
+            error["errors"] = [entry]
         if self.status:
             error["status"] = self.status
         if self.details:

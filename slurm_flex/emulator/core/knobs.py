@@ -178,7 +178,7 @@ class Knobs:
         ("accelerators", "any"),
     )
 
-    # The neighbours: Resource Manager, IAM, Filestore, Lustre, Secret Manager.
+    # The neighbours: Resource Manager, IAM, Service Usage, Filestore, Lustre, Secret Manager.
     projects: str = _knob("*", "the projects that exist, as a pattern", "documented")
     iam_bindings: dict[str, Any] = _knob(
         {"roles/editor": ["serviceAccount:{number}@cloudservices.gserviceaccount.com"]},
@@ -192,11 +192,15 @@ class Knobs:
     policy_readable: bool = _knob(True, "whether getIamPolicy is allowed", "documented")
     denied_permissions: str = _knob(
         "",
-        "permissions that testIamPermissions does not return, patterns with commas",
+        "permissions that testIamPermissions does not return, patterns with commas; of "
+        "serviceusage.services.* also those that are refused",
         "documented",
     )
     disabled_apis: str = _knob(
-        "", "APIs that answer 403 SERVICE_DISABLED, patterns with commas", "documented"
+        "",
+        "APIs that aren't enabled, patterns with commas (compute.*, file.*): their calls are "
+        "refused with 403 SERVICE_DISABLED, and Service Usage says DISABLED",
+        "documented",
     )
     filestores: dict[str, Any] = _knob(
         {"*": {"address": "10.0.0.2", "share": "nfsshare"}},

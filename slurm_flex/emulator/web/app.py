@@ -99,7 +99,7 @@ class _Pages:
         return JSONResponse(found)
 
     async def neighbours(self, request: Request) -> Response:
-        """Resource Manager, IAM, Filestore, Lustre, Secret Manager."""
+        """Resource Manager, IAM, Service Usage, Filestore, Lustre, Secret Manager."""
         asked = await _asked(request)
         return await _respond(request, neighbours(self._service.cloud.world.knobs, asked))
 
@@ -137,13 +137,15 @@ class _Pages:
 
 
 async def _asked(request: Request) -> Asked:
-    params: dict[str, str] = dict(request.query_params)
+    given = request.query_params
+    params: dict[str, str] = dict(given)
     return Asked(
         request.method,
         request.url.path,
         params,
         await request.body(),
         f"{request.url.scheme}://{request.url.netloc}",
+        {name: given.getlist(name) for name in params},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -13,13 +13,15 @@ from slurm_flex.emulator.core.errors import ApiError
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came in. ``root`` is scheme, host and port that it was sent to."""
+    """A request as it came in. ``root`` is scheme, host and port that it was sent to; ``repeated``
+    are all values of each parameter, where ``params`` has the last."""
 
     verb: str
     path: str
     params: dict[str, str]
     body: bytes = b""
     root: str = ""
+    repeated: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """The little that is needed of Compute Engine's neighbours: Resource Manager (v3), IAM, Filestore,
-Lustre and Secret Manager. What they hold are knobs: ``iam_bindings``, ``denied_permissions``,
-``disabled_apis``, ``policy_readable``, ``filestores``, ``secrets``."""
+Lustre and Secret Manager, and Service Usage (``service_usage``). What they hold are knobs:
+``iam_bindings``, ``denied_permissions``, ``disabled_apis``, ``policy_readable``, ``filestores``,
+``secrets``."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ from typing import Any, Final
 from slurm_flex.emulator.core.capacity import best_rule
 from slurm_flex.emulator.core.knobs import Knobs
 from slurm_flex.emulator.web.catalog_calls import BIRTH, number_of
-from slurm_flex.emulator.web.exchange import Answer, Asked, json_answer, rpc_error
+from slurm_flex.emulator.web.exchange import Answer, Asked, error_answer, json_answer, rpc_error
+from slurm_flex.emulator.web.service_usage import is_disabled, service_disabled, service_usage
 
 Json = dict[str, Any]
 Handler = Callable[[Knobs, Asked, "re.Match[str]"], Answer]
 _RM: Final = "cloudresourcemanager.googleapis.com"
+_FILE: Final = "file.googleapis.com"
+_LUSTRE: Final = "lustre.googleapis.com"
 _ROUTES: Final[list[tuple[str, re.Pattern[str], str, Handler]]] = []
 
 
@@ -28,9 +32,13 @@ def neighbours(knobs: Knobs, asked: Asked) -> Answer:
         match = pattern.fullmatch(asked.path)
         if match is None or verb != asked.verb:
             continue
-        if any(fnmatchcase(api, item.strip()) for item in knobs.disabled_apis.split(",")):
-            return _disabled(api, match.groupdict().get("project", ""))
+        project = match.groupdict().get("project", "")
+        service = _LUSTRE if api == _FILE and _is_lustre(knobs, match["name"]) else api
+        if is_disabled(knobs, service):
+            return error_answer(service_disabled(service, project, is_compute=False))
         return handler(knobs, asked, match)
+    if asked.path.startswith("/v1/projects/"):
+        return service_usage(knobs, asked)
     return rpc_error(404, "NOT_FOUND", "Requested entity was not found.")
 
 
@@ -89,13 +97,13 @@ def _account_policy(knobs: Knobs, _asked: Asked, match: re.Match[str]) -> Answer
 
 
 @_route("GET", r"/v1/(?P<name>projects/(?P<project>[^/]+)/locations/[^/]+/instances/[^/]+)",
-        "file.googleapis.com")  # fmt: skip
+        _FILE)  # fmt: skip
 def _file_system(knobs: Knobs, _asked: Asked, match: re.Match[str]) -> Answer:
     """Filestore and Lustre have the same path on hosts of their own; the knob tells which."""
     rule = best_rule(knobs.filestores, match["name"])
     if rule is None:
         return rpc_error(404, "NOT_FOUND", f"Resource '{match['name']}' was not found")
-    if "mount_point" in rule:
+    if _is_lustre(knobs, match["name"]):
         return json_answer(
             {
                 "name": match["name"],
@@ -139,6 +147,10 @@ def _secret(knobs: Knobs, _asked: Asked, match: re.Match[str]) -> Answer:
     return json_answer({"name": f"{name}/versions/{version}", "payload": {"data": data}})
 
 
+def _is_lustre(knobs: Knobs, name: str) -> bool:
+    return "mount_point" in (best_rule(knobs.filestores, name) or {})
+
+
 def _bindings(rules: Json, project: str) -> list[Json]:
     """Role to members, or to ``{"members": [...], "condition": {...}}``; ``{number}`` is replaced
     by the project's number."""
@@ -170,23 +182,6 @@ def _denied(permission: str, project: str) -> Answer:
                 "reason": "IAM_PERMISSION_DENIED",
                 "domain": "cloudresourcemanager.googleapis.com",
                 "metadata": {"permission": permission, "resource": f"projects/{project}"},
-            }
-        ],
-    )
-
-
-def _disabled(api: str, project: str) -> Answer:
-    number = number_of(project)
-    return rpc_error(
-        403,
-        "PERMISSION_DENIED",
-        f"{api} has not been used in project {number} before or it is disabled.",
-        [
-            {
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": "SERVICE_DISABLED",
-                "domain": "googleapis.com",
-                "metadata": {"service": api, "consumer": f"projects/{number}"},
             }
         ],
     )

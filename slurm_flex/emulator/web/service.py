@@ -21,6 +21,7 @@ from slurm_flex.emulator.web.definitions import document, read_body, response_sc
 from slurm_flex.emulator.web.exchange import Answer, Asked, error_answer, json_answer
 from slurm_flex.emulator.web.limits import RateLimits, rate_limit_exceeded
 from slurm_flex.emulator.web.partial import select
+from slurm_flex.emulator.web.service_usage import COMPUTE, is_disabled, service_disabled
 
 Json = dict[str, Any]
 __all__ = [
@@ -189,6 +190,8 @@ class Service:
         project = path.removeprefix("projects/").partition("/")[0]
         if not fnmatchcase(project, knobs.projects):
             raise not_found(f"projects/{project}")
+        if is_disabled(knobs, COMPUTE):
+            raise service_disabled(COMPUTE, project, is_compute=True)
         allowed = False
         for pattern, endpoint in self._routes:
             found = pattern.match(path)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+from urllib.parse import parse_qs
+
+import pytest
 
 from slurm_flex.emulator.web.batch import batch
 from slurm_flex.emulator.web.exchange import Asked
@@ -14,7 +17,10 @@ from tests.unit.emulator.here import ZONE, Here, Json
 
 def _ask(here: Here, verb: str, path: str, body: object = None) -> tuple[int, Json]:
     raw = json.dumps(body).encode() if body is not None else b""
-    answer = neighbours(here.world.knobs, Asked(verb, path, {}, raw))
+    address, _, query = path.partition("?")
+    every = parse_qs(query)
+    last = {name: values[-1] for name, values in every.items()}
+    answer = neighbours(here.world.knobs, Asked(verb, address, last, raw, repeated=every))
     return answer.code, json.loads(answer.body)
 
 
@@ -44,6 +50,77 @@ def test_a_policy_may_be_unreadable_and_an_api_disabled() -> None:
     here.knob(disabled_apis="cloudresourcemanager.*")
     code, body = _ask(here, "GET", "/v3/projects/p")
     assert (code, body["error"]["details"][0]["reason"]) == (403, "SERVICE_DISABLED")
+
+
+def test_a_disabled_api_is_refused_as_google_does_and_compute_engines_with_errors_too() -> None:
+    here = Here(disabled_apis="compute.*, lustre.*")
+    code, answer = here.call("GET", f"{ZONE}/instances")
+    refused = answer["error"]
+    assert code == 403
+    assert refused["errors"][0]["reason"] == "accessNotConfigured"
+    assert refused["errors"][0]["domain"] == "usageLimits"
+    number = refused["details"][0]["metadata"]["consumer"].removeprefix("projects/")
+    assert refused["message"].startswith(
+        f"Compute Engine API has not been used in project {number} before or it is disabled. Enable"
+    )
+    here.knob(disabled_apis="")
+    assert here.ok("GET", f"{ZONE}/instances")["id"]
+    here.knob(disabled_apis="lustre.*", filestores={"*/fast": {"mount_point": "x@tcp:/y"}, "*": {}})
+    base = "/v1/projects/p/locations/us-central1-a/instances"
+    code, refused = _ask(here, "GET", f"{base}/fast")
+    assert (code, "errors" in refused["error"]) == (403, False)
+    assert refused["error"]["details"][0]["metadata"]["service"] == "lustre.googleapis.com"
+    assert _ask(here, "GET", f"{base}/home")[0] == 200
+
+
+def _states(found: Json) -> dict[str, str]:
+    return {one["config"]["name"].partition(".")[0]: one["state"] for one in found["services"]}
+
+
+def test_service_usage_tells_which_apis_are_enabled() -> None:
+    here = Here(disabled_apis="file.*")
+    of = "/v1/projects/p/services"
+    names = "&".join(
+        f"names=projects/p/services/{one}.googleapis.com" for one in ("file", "compute")
+    )
+    code, found = _ask(here, "GET", f"{of}:batchGet?{names}")
+    assert (code, _states(found)) == (200, {"file": "DISABLED", "compute": "ENABLED"})
+    assert _ask(here, "GET", f"{of}/file.googleapis.com")[1] == found["services"][0]
+    seen: list[str] = []
+    token = "0"
+    while token:
+        _, page = _ask(here, "GET", f"{of}?filter=state:ENABLED&pageSize=5&pageToken={token}")
+        assert len(page["services"]) <= 5
+        seen += _states(page)
+        token = page.get("nextPageToken", "")
+    assert len(seen) == len(set(seen)) > 5
+    assert "compute" in seen and "file" not in seen
+    assert set(_states(_ask(here, "GET", f"{of}?filter=state:DISABLED")[1])) == {"file"}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "call", "code", "reason"),
+    [
+        ({"denied_permissions": "serviceusage.services.get"},
+         ":batchGet?names=projects/p/services/file.googleapis.com", 403, "AUTH_PERMISSION_DENIED"),
+        ({"denied_permissions": "serviceusage.*"}, "", 403, "AUTH_PERMISSION_DENIED"),
+        ({"disabled_apis": "serviceusage.*"}, "", 403, "SERVICE_DISABLED"),
+        ({}, "/nowhere.googleapis.com", 403, "SERVICE_CONFIG_NOT_FOUND_OR_PERMISSION_DENIED"),
+        ({}, ":batchGet", 400, None),
+        ({}, ":batchGet?names=projects/other/services/file.googleapis.com", 400, None),
+        ({}, f":batchGet?{'&'.join(['names=projects/p/services/file.googleapis.com'] * 31)}", 400,
+         None),
+        ({}, "?filter=enabled", 400, None),
+        ({}, "?pageToken=x", 400, None),
+        ({}, ":disableAll", 404, None),
+    ],
+)  # fmt: skip
+def test_service_usage_refuses_what_google_refuses(
+    knobs: Json, call: str, code: int, reason: str | None
+) -> None:
+    found, body = _ask(Here(**knobs), "GET", f"/v1/projects/p/services{call}")
+    details = body["error"].get("details", [{}])
+    assert (found, details[0].get("reason")) == (code, reason)
 
 
 def test_only_permissions_that_are_held_come_back() -> None:
