@@ -179,7 +179,8 @@ def _forget_the_gone(world: World) -> None:
             del recall.back_offs[key]
     kept_for = world.settings.max_queue_wait * 2
     for key in [key for key, at in recall.told.items() if world.now - at > kept_for]:
-        del recall.told[key]
+        if not key.startswith("closed/"):  # a breaker's: the launches before it are kept as well
+            del recall.told[key]
 
 
 # --- putting the decisions together

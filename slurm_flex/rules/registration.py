@@ -167,8 +167,19 @@ def _count_good_launches(world: World, pool: Pool) -> None:
         if not (recently and was_booting and _all_registered(world, member)):
             continue
         if world.recall.count_launch(pool.id, _launch_of(world, member), "good"):
-            for job in member.jobs:
-                world.recall.back_offs.pop(f"j{job.group}/{Failure.BOOT}", None)
+            _end_rows_of_failures(world, member)
+
+
+def _end_rows_of_failures(world: World, member: Member) -> None:
+    """The next failure is a first one again; a wait that runs is no row that this launch ends."""
+    request = world.request_behind(member)
+    made = member.instance.created if member.instance else None
+    asked = (request.created if request is not None else None) or made or world.now
+    owners = (member.pool.id, *(f"j{job.group}" for job in member.jobs))
+    for key in [f"{owner}/{failure}" for owner in owners for failure in Failure]:
+        known = world.recall.back_offs.get(key)
+        if known is not None and known.until <= asked:
+            del world.recall.back_offs[key]
 
 
 def _all_registered(world: World, member: Member) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from slurm_flex.actions import CreateInstances, Event, MakeRequest
 from slurm_flex.model import Memory, Snapshot
 from slurm_flex.model.memory import Answer
+from slurm_flex.plan import close_breaker
 from tests.builders import (
     NO_PERMISSION,
     NOON,
@@ -217,3 +218,52 @@ class TestAPoolsBackOff:
         first = passes(failed(1, QUOTA, 0))
         second = passes(failed(2, QUOTA, 20), memory=first.memory)
         assert second.memory.back_offs["gx/quota"].steps == 2
+
+    def test_begins_anew_after_a_launch_that_was_good(self) -> None:
+        refused = passes(failed(1, QUOTA, 0), failed(2, QUOTA, 20), failed(3, QUOTA, 60))
+        assert refused.memory.back_offs["gx/quota"].steps == 3
+        boots = world(
+            node("c1-gx-5", "alloc#"),
+            job(60, nodes="c1-gx-5", starts="+3h"),
+            request("j60-1", "c1-gx-5", "SUCCEEDED", created="+3h"),
+            instance("c1-gx-5", created="+3h1m"),
+            now="+3h2m",
+        )
+        runs = world(
+            node("c1-gx-5", "alloc"),
+            job(60, "R", nodes="c1-gx-5", starts="+3h"),
+            request("j60-1", "c1-gx-5", "SUCCEEDED", created="+3h"),
+            instance("c1-gx-5", created="+3h1m"),
+            now="+3h4m",
+        )
+        good = passes(boots, runs, memory=refused.memory)
+        assert "gx/quota" not in good.memory.back_offs
+        again = passes(failed(4, QUOTA, 240), memory=good.memory)
+        assert again.memory.back_offs["gx/quota"].steps == 1
+
+    def test_runs_on_when_a_launch_from_before_it_turns_out_good(self) -> None:
+        """What was asked for before the refusal says nothing of the quota that is left."""
+        boots = world(
+            node("c1-gx-5", "alloc#"),
+            job(60, nodes="c1-gx-5", starts="-5m"),
+            request("j60-1", "c1-gx-5", "SUCCEEDED", created="-5m"),
+            instance("c1-gx-5", created="-4m"),
+            now="+2m",
+        )
+        runs = world(
+            node("c1-gx-5", "alloc"),
+            job(60, "R", nodes="c1-gx-5", starts="-5m"),
+            request("j60-1", "c1-gx-5", "SUCCEEDED", created="-5m"),
+            instance("c1-gx-5", created="-4m"),
+            now="+3m",
+        )
+        played = passes(failed(1, QUOTA, 0), boots, runs)
+        assert "gx/quota" in played.memory.back_offs
+
+
+def test_failures_from_before_it_was_closed_dont_open_it_weeks_later() -> None:
+    """The launches are kept for as long as the pool is quiet, and so is when it was closed."""
+    broken = passes(failed(1, NO_PERMISSION, 0))
+    closed = close_breaker(broken.memory, "gx", NOON + timedelta(minutes=5))
+    quiet = [later(world(), f"{day}d") for day in (1, 8, 15, 16, 30)]
+    assert not opened(passes(*quiet, memory=closed))
