@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -74,6 +75,13 @@ class Member:
     def has_ended_instance(self) -> bool:
         """No VM, or one that is dead or on its way out."""
         return not self.stranger and not self.has_live_instance
+
+    @property
+    def stem(self) -> str:
+        """The name, but for its number, of a request for this node alone."""
+        if self.static:
+            return f"s{self.index}"
+        return f"m-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
 
     @property
     def waits_for_vm(self) -> bool:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from slurm_flex.actions import Action, Event
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
+from slurm_flex.member import Member, Phase
 from slurm_flex.model.memory import Breaker
 from slurm_flex.rules.failure import COUNTS_FOR_BREAKER, NEEDS_A_PERSON, pool_waits
 from slurm_flex.world import World
@@ -128,10 +129,29 @@ def _judge_probe(world: World, pool: Pool, breaker: Breaker) -> Iterator[Action]
 
 
 def _probe_is_under_way(world: World, pool: Pool, breaker: Breaker) -> bool:
-    """Its request lives, or its VM boots; a probe whose job went away makes room for another."""
-    names = [r for r in world.requests(pool) if r.stem == breaker.probe and r.is_live]
-    booting = any(m.phase.value in ("booting", "queued") for m in world.members_of(pool))
-    return bool(names) or booting or breaker.retry_at == world.now
+    """Its own request lives, or its own VM boots; a probe whose job went away makes room.
+
+    So does one that has stood in the queue for as long as the breaker was open: it waits for
+    capacity, which is no failure, and might do so for days.
+    """
+    if breaker.retry_at == world.now:
+        return True
+    if any(
+        request.stem == breaker.probe
+        and request.is_live
+        and world.now - (request.created or world.now) < breaker.delay
+        for request in world.requests(pool)
+    ):
+        return True
+    return any(
+        breaker.probe in {member.stem, *(f"j{job.group}" for job in member.jobs)}
+        for member in world.members_of(pool)
+        if member.phase is Phase.BOOTING or _is_being_created(member)
+    )
+
+
+def _is_being_created(member: Member) -> bool:
+    return member.request is not None and not member.request.name
 
 
 def close(world: World, pool: Pool) -> None:

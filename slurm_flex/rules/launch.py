@@ -6,7 +6,6 @@ to wait stands in line, and `narrate` says so.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -52,19 +51,26 @@ def plan(world: World) -> Iterator[Action]:
     places = _free_places(world)
     created: dict[str, list[Member]] = {}
     for ask in _in_order(world):
-        if not world.groups[ask.pool.id].exists:
+        if _is_too_often(world, ask):
+            continue
+        region = world.region_of(ask.pool)
+        exists = world.groups[ask.pool.id].exists
+        if exists and ask.pool.is_flex_start and places[region] <= 0:
+            world.in_line.update(member.name for member in ask.members)
+            continue
+        # Last, since it may make this one the probe, which then has to be sent.
+        if not may_launch(world, ask.pool, ask.stem):
+            continue
+        if not exists:
             if ask.pool.id not in created:
                 created[ask.pool.id] = []
                 yield CreateGroup(pool=ask.pool.id, why="the first node of this pool is wanted")
-            continue
-        if not may_launch(world, ask.pool, ask.stem) or _is_too_often(world, ask):
             continue
         if not ask.pool.is_flex_start:
             created.setdefault(ask.pool.id, []).extend(ask.members)
             _note(world, ask, None, ask.members)
             continue
         for start in range(0, len(ask.members), NODES_A_REQUEST):
-            region = world.region_of(ask.pool)
             if places[region] <= 0:
                 world.in_line.update(member.name for member in ask.members)
                 break
@@ -239,13 +245,7 @@ def _asks(world: World, pool: Pool) -> Iterator[Ask]:
             continue
         if member.node is None or not member.node.is_powering_up or member.node.is_drained:
             continue
-        yield Ask(pool, _stem(member), (member,), ())
-
-
-def _stem(member: Member) -> str:
-    if member.static:
-        return f"s{member.index}"
-    return f"m-{hashlib.sha256(member.name.encode()).hexdigest()[:8]}"
+        yield Ask(pool, member.stem, (member,), ())
 
 
 def _may_still_be_listed(world: World, member: Member) -> bool:

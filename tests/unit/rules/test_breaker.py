@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from slurm_flex.actions import CreateInstances, Event, MakeRequest
+from slurm_flex.actions import CreateGroup, CreateInstances, Event, MakeRequest
 from slurm_flex.model import Memory, Snapshot
-from slurm_flex.model.memory import Answer
+from slurm_flex.model.memory import Answer, Breaker
 from slurm_flex.plan import close_breaker
 from tests.builders import (
     NO_PERMISSION,
@@ -20,8 +21,10 @@ from tests.builders import (
     instance,
     job,
     later,
+    no_group,
     node,
     passes,
+    repeat,
     request,
     world,
 )
@@ -163,8 +166,6 @@ def test_an_insert_that_was_refused_counts_as_a_request_that_failed() -> None:
     first = passes(waiting)
     (sent,) = first.all.of(MakeRequest)
     answer = Answer("gx", sent.name, sent.nodes, *NO_PERMISSION, at=NOON)
-    from dataclasses import replace
-
     told = replace(first.memory, answers=(answer,))
     played = passes(later(waiting, "30s"), later(waiting, "60s"), memory=told)
     assert opened(played)
@@ -267,3 +268,95 @@ def test_failures_from_before_it_was_closed_dont_open_it_weeks_later() -> None:
     closed = close_breaker(broken.memory, "gx", NOON + timedelta(minutes=5))
     quiet = [later(world(), f"{day}d") for day in (1, 8, 15, 16, 30)]
     assert not opened(passes(*quiet, memory=closed))
+
+
+class TestAHalfOpenBreaker:
+    """Its time has come: one launch is tried, and only that one counts."""
+
+    memory = Memory(
+        breakers={
+            "gx": Breaker(
+                "boot",
+                "2 of the last 2 launches failed",
+                since=NOON - timedelta(hours=1),
+                retry_at=NOON - timedelta(minutes=30),
+                delay=timedelta(minutes=30),
+            )
+        }
+    )
+
+    def with_probe(self, stem: str) -> Memory:
+        return replace(
+            self.memory, breakers={"gx": replace(self.memory.breakers["gx"], probe=stem)}
+        )
+
+    def asked_for(self, snapshot: Snapshot, memory: Memory) -> list[int | None]:
+        return [one.job for one in passes(*repeat(snapshot, 3), memory=memory).all.of(MakeRequest)]
+
+    def test_is_not_kept_waiting_by_a_request_that_isnt_its_probe(self) -> None:
+        """The probe's job went away, and an older request stands in the queue for days."""
+        snapshot = world(
+            node("c1-gx-0", "alloc#"),
+            job(51, nodes="c1-gx-0", starts="-2d"),
+            request("j51-1", "c1-gx-0", created="-2d"),
+            node("c1-gx-5", "alloc#"),
+            job(70, nodes="c1-gx-5", starts="-10m"),
+        )
+        assert self.asked_for(snapshot, self.with_probe("j60")) == [70]
+
+    @pytest.mark.parametrize(("queued", "others"), [("-20m", []), ("-40m", [70])])
+    def test_waits_for_a_probe_in_the_queue_no_longer_than_it_was_open(
+        self, queued: str, others: list[int]
+    ) -> None:
+        """A wait for capacity is no failure, and may last for days."""
+        snapshot = world(
+            node("c1-gx-0", "alloc#"),
+            job(51, nodes="c1-gx-0", starts=queued),
+            request("j51-1", "c1-gx-0", created=queued),
+            node("c1-gx-5", "alloc#"),
+            job(70, nodes="c1-gx-5", starts="-10m"),
+        )
+        assert self.asked_for(snapshot, self.with_probe("j51")) == others
+
+    def test_waits_for_the_boot_of_its_probe(self) -> None:
+        snapshot = world(
+            node("c1-gx-0", "alloc#"),
+            job(51, nodes="c1-gx-0", starts="-20m"),
+            request("j51-1", "c1-gx-0", "SUCCEEDED", created="-20m"),
+            instance("c1-gx-0", created="-5m"),
+            node("c1-gx-5", "alloc#"),
+            job(70, nodes="c1-gx-5", starts="-10m"),
+        )
+        assert self.asked_for(snapshot, self.with_probe("j51")) == []
+
+    def test_tries_what_may_be_asked_for_not_what_was_asked_for_too_often(self) -> None:
+        often = tuple(NOON - timedelta(minutes=minutes) for minutes in range(50, 20, -5))
+        snapshot = world(
+            node("c1-gx-[0,5]", "alloc#"),
+            job(51, nodes="c1-gx-0", starts="-2m", priority=9000),
+            job(70, nodes="c1-gx-5", starts="-10m"),
+        )
+        assert self.asked_for(snapshot, replace(self.memory, asked={"c1-gx-0": often})) == [70]
+
+    def test_has_no_probe_while_there_is_no_place_in_the_regions_queue(self) -> None:
+        snapshot = world(
+            node("c1-gx-[0,5]", "alloc#"),
+            job(51, nodes="c1-gx-0", starts="-2d"),
+            request("j51-1", "c1-gx-0", created="-2d"),
+            job(70, nodes="c1-gx-5", starts="-10m"),
+            settings={"active_requests": 1},
+        )
+        played = passes(*repeat(snapshot, 3), memory=self.memory)
+        assert not played.all.of(MakeRequest)
+        assert played.memory.breakers["gx"].probe is None
+
+
+@pytest.mark.parametrize(("minutes", "made"), [(-30, 1), (30, 0)])
+def test_a_missing_group_is_made_only_when_its_pool_may_be_asked(minutes: int, made: int) -> None:
+    """Where the right to make groups is what is missing, each pass would be refused."""
+    breaker = TestAHalfOpenBreaker.memory.breakers["gx"]
+    memory = Memory(breakers={"gx": replace(breaker, retry_at=NOON + timedelta(minutes=minutes))})
+    snapshot = world(
+        no_group("gx"), node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="-1m")
+    )
+    assert len(passes(snapshot, memory=memory).all.of(CreateGroup)) == made
