@@ -160,6 +160,8 @@ def _resend(world: World) -> Iterator[Action]:
         if len(members) < len(sent.nodes) or not _all_still_wait(sent, members):
             del world.recall.sent[key]  # whoever waits there now is asked for anew
             continue
+        if pool.id in world.paused:
+            continue  # nobody knows whether it arrived: it may well be something new
         world.recall.sent[key] = replace(sent, at=world.now)
         yield MakeRequest(
             pool=sent.pool,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slurm_flex.actions import MakeRequest
 from slurm_flex.model import Memory
 from tests.builders import (
@@ -137,3 +139,14 @@ def test_a_request_that_no_list_shows_is_sent_again_only_for_who_still_waits() -
     assert again
     assert {one.nodes for one in again} == {hosts("c1-gx-[0-1]")}
     assert {one.job for one in again} == {117}
+
+
+def test_a_lost_request_of_a_paused_pool_is_sent_again_when_the_pause_is_over() -> None:
+    """Nobody knows whether it arrived: sent again now, it may be something new."""
+    waiting = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="-10s"))
+    paused = replace(waiting, paused_pools=frozenset({"gx"}))
+    pause = [later(paused, f"{minutes}m") for minutes in range(1, 20)]
+    played = passes(waiting, *pause)
+    assert [one.name for one in played.all.of(MakeRequest)] == ["j51-1"]
+    after = passes(later(waiting, "20m"), memory=played.memory)
+    assert [one.name for one in after.all.of(MakeRequest)] == ["j51-1"]
