@@ -89,6 +89,8 @@ def install(tmp_path: Path) -> Install:
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "slurm_flex/health", folder / "slurm_flex/health", ignore=ignore)
     shutil.copytree(ROOT / "etc/health.d", folder / "etc/health.d")
+    load = folder / "etc/health.d/30-load.json"  # this machine may be busy with other tests
+    load.write_text(load.read_text().replace('"per_processor": 3', '"per_processor": 1000'))
     (folder / "scripts").mkdir()
     for name in ("prolog.py", "epilog.py", "health.py"):
         shutil.copy(ROOT / "scripts" / name, folder / "scripts")
