@@ -74,6 +74,10 @@ EVENTS: Final = {
     "VM_DELETION": "A VM was given back.",
     "VM_REPORT_AND_REPLACEMENT": "A VM failed a check, fell silent or stayed in repair: "
     "it is replaced.",
+    "VM_PROLOG_ERROR": "A node failed a check before a job, or its prolog failed.",
+    "VM_EPILOG_ERROR": "A node failed a check after a job, or its epilog failed.",
+    "VM_CONTINUOUS_GPU_ERROR": "A node failed a check of its GPUs that isn't a job's.",
+    "VM_SCAN_ERROR": "A node failed another check that isn't a job's.",
     "VM_SLURM_DRAIN": "A node was drained, by a check or by a person.",
     "VM_SLURM_POWER_DOWN": "Slurm powers a node down that has a VM.",
     "VM_REBOOT": "A reboot of a node was asked for.",

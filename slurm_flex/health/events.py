@@ -1,7 +1,7 @@
 """What a node has to tell: a line each in its own event file, and in the system log.
 
-The kinds are those of Google's cluster events where there is one (facts of the cluster API:
-VM_PROLOG_ERROR, VM_EPILOG_ERROR, VM_SCAN_ERROR), and HEALTH_... for what drains nothing.
+The kinds are those of Google's cluster events where there is one (facts: cluster-json.md), and
+HEALTH_... for what drains nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,8 @@ from typing import Final, Optional
 
 from slurm_flex.health.examine import Examination, Result
 from slurm_flex.health.node import Node, Occasion
-from slurm_flex.health.verdict import Verdict, one_line
+from slurm_flex.health.verdict import Verdict, kind_of, one_line
 
-_FAILED: Final = {
-    "prolog": "VM_PROLOG_ERROR",
-    "epilog": "VM_EPILOG_ERROR",
-    "periodic": "VM_SCAN_ERROR",
-}
 _LARGEST_FILE: Final = 1024 * 1024
 _LONGEST_TEXT: Final = 400
 
@@ -68,7 +63,7 @@ class Reporter:
 
 def _kind(result: Result, context: str) -> str:
     if result.fails_the_node():
-        return _FAILED[context]
+        return kind_of(context, result.check.name)
     if result.finding.verdict is Verdict.BAD:
         return "HEALTH_WARNING"
     return "HEALTH_UNKNOWN" if result.finding.verdict is Verdict.UNKNOWN else ""

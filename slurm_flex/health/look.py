@@ -82,7 +82,7 @@ def look(
     cursor = load_cursor(node.state, node.name)
     found = examine(node, occasion, setup.checks, cursor, environ=environ, until=until)
     told += reporter.events_of(found)
-    drained = _drain(found, node, environ) if act else None
+    drained = _drain(found, node, occasion, environ) if act else None
     if drained is not None and drained.how is not Drain.DONE:
         kind = "HEALTH_NOTE" if drained.how is Drain.ALREADY else "HEALTH_DRAIN_FAILED"
         told.append(reporter.event(kind, drained.text))
@@ -94,12 +94,15 @@ def look(
     return Outcome(found, drained, troubles=tuple(troubles))
 
 
-def _drain(found: Examination, node: Node, environ: Mapping[str, str]) -> Optional[Drained]:
+def _drain(
+    found: Examination, node: Node, occasion: Occasion, environ: Mapping[str, str]
+) -> Optional[Drained]:
     failures = found.failures()
     if not failures:
         return None
     others = tuple(result.check.name for result in failures[1:])
-    reason = drain_reason(failures[0].check.name, failures[0].finding.text, others)
+    first = failures[0]
+    reason = drain_reason(first.check.name, first.finding.text, occasion.context, others)
     return drain(node, reason, environ)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Optional
 
 REASON_PREFIX: Final = "slurm-flex:health: "
 REASON_LENGTH: Final = 200
@@ -60,13 +60,41 @@ def one_line(text: str, limit: int = REASON_LENGTH) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-def drain_reason(check: str, text: str, others: tuple[str, ...] = ()) -> str:
-    """The node's drain reason: `slurm-flex:health: CHECK: LINE`, at most 200 characters.
+def drain_reason(check: str, text: str, context: str, others: tuple[str, ...] = ()) -> str:
+    """The node's drain reason: `slurm-flex:health: CHECK: LINE (CONTEXT)`, at most 200 characters.
 
     others: checks that failed as well; they are named at the end, and the line gives way to them.
     """
-    tail = f" (also {', '.join(others)})" if others else ""
-    tail = one_line(tail, 60) if others else ""
-    room = REASON_LENGTH - len(REASON_PREFIX) - len(check) - 2 - (len(tail) + 1 if tail else 0)
+    also = one_line(f"; also {', '.join(others)}", 60) if others else ""
+    tail = f"({context}{also})"
+    room = REASON_LENGTH - len(REASON_PREFIX) - len(check) - len(tail) - 3
     line = one_line(f"{one_line(text.translate(_TAMED), room)} {tail}")
     return f"{REASON_PREFIX}{check}: {line}"
+
+
+_REASON: Final = re.compile(
+    re.escape(REASON_PREFIX) + r"([a-z0-9-]+): .*\((prolog|epilog|periodic)(?:; also [^()]*)?\)"
+)
+_KINDS: Final = {
+    "prolog": "VM_PROLOG_ERROR",
+    "epilog": "VM_EPILOG_ERROR",
+    "periodic": "VM_SCAN_ERROR",
+}
+_OF_GPUS: Final = re.compile(r"gpu|nvidia-smi|xid|nvlink|dcgm")
+
+
+def kind_of(context: str, check: str) -> str:
+    """The event of a check that fails a node, by Google's name for it.
+
+    The names come without definitions (facts: cluster-json.md). A look that isn't a job's is a
+    scan; what it finds of the GPUs, which are watched while jobs run, has a name of its own.
+    """
+    if context == "periodic" and _OF_GPUS.match(check):
+        return "VM_CONTINUOUS_GPU_ERROR"
+    return _KINDS[context]
+
+
+def kind_of_reason(reason: str) -> Optional[str]:
+    """The event that a drain reason of ours tells of; None for any other reason."""
+    match = _REASON.match(reason)
+    return kind_of(match[2], match[1]) if match else None

@@ -12,6 +12,7 @@ from typing import Final
 from slurm_flex.actions import Action, Event
 from slurm_flex.cluster.model import Pool
 from slurm_flex.durations import humanize
+from slurm_flex.health.verdict import kind_of_reason
 from slurm_flex.member import Member, Phase
 from slurm_flex.text import one_line
 from slurm_flex.world import World
@@ -20,6 +21,7 @@ from slurm_flex.world import World
 def plan(world: World) -> Iterator[Action]:
     for pool in world.pools:
         yield from _requests(world, pool)
+        yield from _failed_checks(world, pool)
         for kind, tell in _OF_NODES.items():
             yield from _nodes(world, pool, kind, tell)
 
@@ -49,6 +51,21 @@ def _requests(world: World, pool: Pool) -> Iterator[Action]:
                 text=f"{request.name}: {what}",
                 why="first seen in the list",
             )
+
+
+def _failed_checks(world: World, pool: Pool) -> Iterator[Action]:
+    """What a node's own look found, as its drain tells; once a drain, however it is seen."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for member in world.members_of(pool):
+        node = member.node
+        if node is None or not node.is_drained or not node.reason:
+            continue
+        kind = kind_of_reason(node.reason) or _SLURMS_WORDS.get(node.reason)
+        drain = f"{node.reason_time:%Y%m%dT%H%M%S}" if node.reason_time else node.reason
+        if kind and world.recall.once(f"{kind}/{pool.id}/{member.name}/{drain}"):
+            told.setdefault((kind, one_line(node.reason)), []).append(member.name)
+    for (kind, text), names in sorted(told.items()):
+        yield Event(event=kind, pool=pool.id, nodes=tuple(names), text=text, why="first seen")
 
 
 def _nodes(
@@ -91,6 +108,8 @@ def _timed_out(member: Member) -> str | None:
     return "it did not register within ResumeTimeout"
 
 
+# Slurm drains a node by itself whose prolog or epilog failed and didn't (facts: slurm.md).
+_SLURMS_WORDS: Final = {"Prolog error": "VM_PROLOG_ERROR", "Epilog error": "VM_EPILOG_ERROR"}
 _OF_NODES: Final[dict[str, Callable[[Member], str | None]]] = {
     "VM_SLURM_DRAIN": _drained,
     "VM_SLURM_POWER_DOWN": _powered_down,

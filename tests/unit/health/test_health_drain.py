@@ -92,7 +92,7 @@ def test_only_a_single_nodes_name_is_drained(scontrol, name):
 
 def test_a_hostile_line_is_one_argument(scontrol):
     evil = "a\nb\x00c \"d' $(reboot) ; `x` %s \x1b[2J State=IDLE " + "x" * 4096
-    reason = drain_reason("site", evil)
+    reason = drain_reason("site", evil, "prolog")
     drain(node(scontrol), reason, {})
     assert scontrol.reasons() == [reason]
     assert len(reason) <= 200

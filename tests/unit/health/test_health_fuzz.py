@@ -67,14 +67,14 @@ OUTPUTS = st.builds(
 @given(st.sampled_from(TOOL_CHECKS), st.one_of(st.none(), OUTPUTS))
 def test_every_check_answers_to_any_output(name, output):
     found = judged(name, output).finding
-    assert drain_reason(name, found.text).isprintable()
+    assert drain_reason(name, found.text, "epilog").isprintable()
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["DCGM Diagnostic", "DCGM GPU Diagnostic"]), JSON, st.integers(0, 255))
 def test_any_json_of_dcgms_is_answered(root, value, status):
     output = Output(status, json.dumps({root: value}))
-    assert len(drain_reason("dcgm", judged("dcgm", output).finding.text)) <= 200
+    assert len(drain_reason("dcgm", judged("dcgm", output).finding.text, "prolog")) <= 200
 
 
 @settings(max_examples=200, deadline=None)

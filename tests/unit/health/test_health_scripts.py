@@ -49,7 +49,7 @@ def test_a_gpu_off_the_bus_drains_the_node_and_gives_the_job_back(install, inter
     assert done.returncode == 1
     reason = (
         "slurm-flex:health: gpu-count: 7 of 8 GPUs answer, "
-        "but not 0000:5B:00.0 (Unknown Error) (also xid)"
+        "but not 0000:5B:00.0 (Unknown Error) (prolog; also xid)"
     )
     assert install.scontrol.reasons() == [reason]
     assert ("VM_PROLOG_ERROR", "gpu-count") in install.kinds()
@@ -84,7 +84,15 @@ def test_a_periodic_look_drains_and_exits_0(install):
     install.gpus.ecc_error(NODE, 0)
     assert install.run("health").returncode == 0
     assert len(install.scontrol.reasons()) == 1
-    assert install.kinds() == [("VM_SCAN_ERROR", "gpu-ecc")]
+    assert install.kinds() == [("VM_CONTINUOUS_GPU_ERROR", "gpu-ecc")]
+    assert install.scontrol.reasons()[0].endswith(" (periodic)")
+
+
+def test_what_a_periodic_look_finds_beside_the_gpus_is_a_scans(install):
+    install.only_checks("mounts")
+    install.set_node(mounts=["/nowhere"])
+    assert install.run("health").returncode == 0
+    assert install.kinds() == [("VM_SCAN_ERROR", "mounts")]
 
 
 def test_an_applications_xid_lets_the_job_start(install):
@@ -219,7 +227,7 @@ def test_a_sites_own_check_drains_with_its_line(install):
         "60-fan.json", {"name": "fan", "contexts": ["prolog"], "command": [str(tool)]}
     )
     assert install.run("prolog").returncode == 1
-    assert install.scontrol.reasons() == ["slurm-flex:health: fan: fan 3: 0 rpm 'dead'"]
+    assert install.scontrol.reasons() == ["slurm-flex:health: fan: fan 3: 0 rpm 'dead' (prolog)"]
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,42 @@ def test_what_becomes_of_a_node_is_told_once(
     assert (told.nodes, told.text) == (NODES, text)
 
 
+CHECKED = "slurm-flex:health: gpu-count: 7 of 8 GPUs answer"
+FAILED = {
+    f"{CHECKED} (prolog; also xid)": "VM_PROLOG_ERROR",
+    f"{CHECKED} (epilog)": "VM_EPILOG_ERROR",
+    f"{CHECKED} (periodic)": "VM_CONTINUOUS_GPU_ERROR",
+    "slurm-flex:health: disk: / is 97 % full (periodic)": "VM_SCAN_ERROR",
+    "Prolog error": "VM_PROLOG_ERROR",
+    "Epilog error": "VM_EPILOG_ERROR",
+}
+
+
+def failed_checks(acts: Acts) -> list[Event]:
+    return [one for one in acts.of(Event) if one.event in FAILED.values()]
+
+
+@pytest.mark.parametrize(("reason", "kind"), FAILED.items())
+@pytest.mark.parametrize("state", ["drain", "drng"])
+def test_a_failed_check_is_told_once_a_drain(state: str, reason: str, kind: str) -> None:
+    """Also when the node is out of sight for a pass; a drain later on is another."""
+    vm = instance("c1-gx-[0-1]")
+    two = pool("gx", size=2)
+    ill = world(two, node("c1-gx-[0-1]", state, reason=reason, since="-1m"), vm)
+    hidden = world(two, node("c1-gx-[0-1]", "FUTURE+CLOUD"), vm)
+    anew = world(two, node("c1-gx-[0-1]", state, reason=reason, since="+50s"), vm, now="+1m")
+    played = passes(ill, later(ill, "10s"), later(hidden, "20s"), later(ill, "30s"), anew)
+    assert [len(failed_checks(acts)) for acts in played] == [1, 0, 0, 0, 1]
+    told = failed_checks(played[0])[0]
+    assert (told.event, told.nodes, told.text) == (kind, NODES, reason)
+
+
+@pytest.mark.parametrize("reason", ["bad fan", "Kill task failed", "slurm-flex: lost", None])
+def test_a_drain_for_another_reason_is_no_failed_check(reason: str | None) -> None:
+    seen = world(node("c1-gx-0", "drain", reason=reason, since="-1m"), instance("c1-gx-0"))
+    assert not failed_checks(passes(seen).all)
+
+
 def test_a_drain_of_a_moment_before_a_release_is_no_news() -> None:
     seen = world(node("c1-gx-0", "drain", reason="slurm-flex: release: j51-1"), instance("c1-gx-0"))
     assert "VM_SLURM_DRAIN" not in kinds(passes(seen).all)
