@@ -31,7 +31,6 @@ def site() -> Iterator[Cloud]:
 
 @pytest.mark.parametrize("fault", ["reset_before", "reset_after", "bad_gateway", "rate_limited"])
 def test_a_request_is_made_once_though_its_answer_was_lost(site: Cloud, fault: str) -> None:
-    site.emulator.faults.set(fault, times=1, method="*resizeRequests.insert")
     site.emulator.faults.set(fault, times=1, method="*esizeRequests.insert")
 
     outcome = site.ask("gx", "j51-1")

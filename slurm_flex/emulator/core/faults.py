@@ -255,7 +255,7 @@ def read_order(body: Mapping[str, Any]) -> FaultOrder:
         if key == "name" or value is None:
             continue
         if key == "times":
-            times = int(value)
+            times = _count(value)
         elif key == "for":
             lasting = parse_duration(value)
         elif key in kind.where:
@@ -271,3 +271,13 @@ def read_order(body: Mapping[str, Any]) -> FaultOrder:
         if key in params:
             parse_duration(params[key])
     return FaultOrder(kind, where, params, times, lasting)
+
+
+def _count(value: object) -> int:
+    try:
+        times = int(str(value))
+    except ValueError:
+        times = 0
+    if times < 1:
+        raise FlexError(f"times is {value!r}", where="times", fix="a whole number, 1 or more")
+    return times

@@ -31,7 +31,7 @@ def control(service: Service, verb: str, path: str, body: Json) -> Json:
         case ("GET", "faults"):
             return {"faults": [_fault(f) for f in cloud.world.fault_table], "about": _about()}
         case ("POST", "faults"):
-            set_ = cloud.set_fault(body)
+            set_ = service.set_fault(body)
             answer = {"fault": _fault(set_) if set_ else None}
         case ("DELETE", "faults"):
             answer = {"lifted": cloud.clear_fault(tail)}

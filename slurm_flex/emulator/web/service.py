@@ -6,19 +6,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from slurm_flex.emulator.core.cloud import Cloud
 from slurm_flex.emulator.core.errors import ApiError, fault_code, not_found
+from slurm_flex.emulator.core.faults import Fault
 from slurm_flex.emulator.core.wire import Wire
 from slurm_flex.emulator.drivers.base import Driver, RecordDriver
 from slurm_flex.emulator.web import catalog_calls, distortions, group_calls, instance_calls
 from slurm_flex.emulator.web.calls import ENDPOINTS, Call, Endpoint
 from slurm_flex.emulator.web.definitions import document, read_body, response_schema
 from slurm_flex.emulator.web.exchange import Answer, Asked, error_answer, json_answer
+from slurm_flex.emulator.web.fault_methods import check_methods
 from slurm_flex.emulator.web.limits import RateLimits, rate_limit_exceeded
 from slurm_flex.emulator.web.partial import select
 from slurm_flex.emulator.web.service_usage import COMPUTE, is_disabled, service_disabled
@@ -60,6 +62,11 @@ class Service:
         self.yesterday = distortions.Yesterday(wall)
         self._save = save or (lambda: None)
         self._routes = [(_pattern(endpoint.path), endpoint) for endpoint in ENDPOINTS]
+
+    def set_fault(self, order: Mapping[str, Any]) -> Fault | None:
+        """Put a condition in force, or let an event happen. Raises FlexError."""
+        check_methods(order)
+        return self.cloud.set_fault(order)
 
     def settle(self) -> None:
         """Move time on, save, then let guests start and end: what is saved is made true after a

@@ -149,9 +149,7 @@ class Here:
     def fault(self, name: str, **order: Any) -> None:
         """Set a fault; ``lasting`` is ``for``, ``within`` is ``in``."""
         words = {"lasting": "for", "within": "in"}
-        self.service.cloud.set_fault(
-            {"name": name, **{words.get(k, k): v for k, v in order.items()}}
-        )
+        self.service.set_fault({"name": name, **{words.get(k, k): v for k, v in order.items()}})
         self.service.settle()
 
     def knob(self, **values: object) -> None:

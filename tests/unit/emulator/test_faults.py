@@ -295,8 +295,18 @@ def test_a_fault_is_used_as_often_as_it_says() -> None:
         ({"name": "gremlins"}, "there is no fault 'gremlins'"),
         ({"name": "stockout", "colour": "red"}, "fault stockout has no 'colour'"),
         ({"name": "slow_boot", "delay": "soon"}, "is not a duration"),
+        ({"name": "stockout", "times": "twice"}, "times is 'twice'"),
+        ({"name": "stockout", "times": 0}, "times is 0"),
+        (
+            {"name": "unavailable", "method": "*resizeRequests.insert"},
+            "no method here fits '*resizeRequests.insert' (perhaps "
+            "instanceGroupManagerResizeRequests.insert, "
+            "regionInstanceGroupManagerResizeRequests.insert; capital letters count",
+        ),
+        ({"name": "unavailable", "method": "instance.list"}, "perhaps instances.list"),
+        ({"name": "slow_operations", "method": "patch.*"}, "no type of operation here fits"),
     ],
 )
 def test_a_fault_that_is_none_is_refused_with_what_there_is(order: Any, words: str) -> None:
     with pytest.raises(FlexError, match=re.escape(words)):
-        Here().service.cloud.set_fault(order)
+        Here().service.set_fault(order)
