@@ -83,6 +83,10 @@ class Pool:
     def is_flex_start(self) -> bool:
         return self.provisioning_model is Provisioning.FLEX_START
 
+    @property
+    def is_spot(self) -> bool:
+        return self.provisioning_model is Provisioning.SPOT
+
     def is_static(self, index: int) -> bool:
         """Static nodes are the first min_node_count of a pool; a login pool is all static."""
         return self.is_login or index < self.min_node_count

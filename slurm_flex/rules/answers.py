@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from slurm_flex.actions import Action, DeleteInstances
 from slurm_flex.cluster.model import Pool
@@ -80,12 +80,26 @@ def _creations(world: World, pool: Pool) -> Iterator[Action]:
         return
     names = tuple(sorted(m.name for m in failed))
     yield DeleteInstances(pool=pool.id, nodes=names, why="they could not be made")
+    for members in _by_launch(failed, errors):
+        error = errors[members[0].name] or CloudError()
+        first = world.recall.see(f"power-up/{pool.id}/{members[0].name}").first
+        key = f"{members[0].name}@{first}"
+        told = tuple(m.name for m in members)
+        job = _job_on(members)
+        yield from tell_failure(world, pool, key, error, nodes=told, job=job)
+        yield from give_back(world, pool, members, key, error)
+
+
+def _by_launch(
+    failed: list[Member], errors: Mapping[str, CloudError | None]
+) -> Iterable[list[Member]]:
+    """What a job was to get is one launch, as a request is, and fails once for each class."""
+    launches: dict[tuple[object, Failure], list[Member]] = {}
     for member in failed:
-        error = errors[member.name] or CloudError()
-        key = f"{member.name}@{world.recall.see(f'power-up/{pool.id}/{member.name}').first}"
-        job = _job_on([member])
-        yield from tell_failure(world, pool, key, error, nodes=(member.name,), job=job)
-        yield from give_back(world, pool, [member], key, error)
+        owner = _job_on([member]) or member.name
+        failure = classify(errors[member.name] or CloudError())
+        launches.setdefault((owner, failure), []).append(member)
+    return launches.values()
 
 
 def _job_on(members: list[Member]) -> int | None:

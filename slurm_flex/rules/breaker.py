@@ -68,6 +68,7 @@ def _reason_to_open(world: World, pool: Pool) -> tuple[str, str] | None:
     return _doubted_check(world, pool) or _asked_too_often(world, pool)
 
 
+_NO_FAULT = frozenset({Failure.CAPACITY.value, Failure.PREEMPTED.value})
 _COUNTED = frozenset(failure.value for failure in COUNTS_FOR_BREAKER)
 
 
@@ -118,7 +119,7 @@ def _judge_probe(world: World, pool: Pool, breaker: Breaker) -> Iterator[Action]
         close(world, pool)
         yield Event(event="BREAKER_CLOSED", pool=pool.id, text="its probe is up", why="probe good")
         return
-    failed = [launch for launch in since if launch.outcome != Failure.CAPACITY.value]
+    failed = [launch for launch in since if launch.outcome not in _NO_FAULT]
     if failed:
         why = f"the probe failed: {failed[-1].outcome}"
         yield from _open(world, pool, failed[-1].outcome, why, delay=breaker.delay * 2)

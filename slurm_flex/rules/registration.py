@@ -12,10 +12,12 @@ from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
 from slurm_flex.member import RISING, Member, Phase
 from slurm_flex.rules import maintenance
+from slurm_flex.rules.failure import capacity_back_off
 from slurm_flex.rules.release import delay_job, release_job, release_nodes
 from slurm_flex.world import World
 
 WHY = "boot failed"
+PREEMPTED = "the Spot VM was taken back before its node registered"
 
 
 def plan(world: World) -> Iterator[Action]:
@@ -25,6 +27,9 @@ def plan(world: World) -> Iterator[Action]:
             for member in world.undecided()
             if member.pool.id == pool.id and _has_failed_to_boot(world, member)
         ]
+        preempted = [member for member in failed if _was_taken_back(member)]
+        yield from _give_up_preempted(world, preempted)
+        failed = [member for member in failed if member not in preempted]
         if failed:
             yield from _give_up(world, pool, failed)
         _count_good_launches(world, pool)
@@ -115,6 +120,27 @@ def _gave_up_resuming(world: World, member: Member) -> bool:
     )
 
 
+def _was_taken_back(member: Member) -> bool:
+    """A Spot VM that ends by itself before its node registers: Compute Engine wants it back."""
+    return member.pool.is_spot and member.phase in (Phase.ASKED, Phase.QUEUED)
+
+
+def _give_up_preempted(world: World, members: list[Member]) -> Iterator[Action]:
+    """Lost like any that was up: no failure of the pool, and its jobs wait as for capacity."""
+    if not members:
+        return
+    for member in members:
+        world.recall.once(f"died/{member.name}/{_incarnation(world, member)}")
+    names = tuple(member.name for member in members)
+    yield Event(event="VM_LOST", nodes=names, text=PREEMPTED, why="lost")
+    for group in sorted({job.group for member in members for job in member.jobs}):
+        back_off = capacity_back_off(world, f"j{group}", PREEMPTED)
+        yield from release_job(world, group, PREEMPTED)
+        yield from delay_job(world, group, back_off.until - world.now, PREEMPTED)
+    yield from release_nodes(world, members, PREEMPTED)
+    world.settle(members)
+
+
 def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]:
     settings, recall = world.settings, world.recall
     ours = [m for m in failed if m.node is None or not m.node.is_held]
@@ -171,12 +197,18 @@ def _count_good_launches(world: World, pool: Pool) -> None:
 
 
 def _end_rows_of_failures(world: World, member: Member) -> None:
-    """The next failure is a first one again; a wait that runs is no row that this launch ends."""
+    """The next failure is a first one again; a wait that runs is no row that this launch ends.
+
+    A job that waits for more than this pool gives has no end of its row before it runs.
+    """
     request = world.request_behind(member)
     made = member.instance.created if member.instance else None
     asked = (request.created if request is not None else None) or made or world.now
-    owners = (member.pool.id, *(f"j{job.group}" for job in member.jobs))
-    for key in [f"{owner}/{failure}" for owner in owners for failure in Failure]:
+    keys = [f"{member.pool.id}/{failure}" for failure in Failure]
+    for job in member.jobs:
+        classes = list(Failure) if job.is_running else [Failure.BOOT]
+        keys += [f"j{job.group}/{failure}" for failure in classes]
+    for key in keys:
         known = world.recall.back_offs.get(key)
         if known is not None and known.until <= asked:
             del world.recall.back_offs[key]
@@ -185,13 +217,17 @@ def _end_rows_of_failures(world: World, member: Member) -> None:
 def _all_registered(world: World, member: Member) -> bool:
     """No node of the same request is still on its way."""
     request = world.request_behind(member)
-    names = request.nodes if request is not None else (member.name,)
-    others = (world.members.get(name) for name in names)
+    if request is None:
+        return not any(other.phase in RISING for other in world.members_held_by(member.jobs))
+    others = (world.members.get(name) for name in request.nodes)
     return not any(other is not None and other.phase in RISING for other in others)
 
 
 def _launch_of(world: World, member: Member) -> str:
-    """One request is one launch, however many nodes it is for."""
+    """One request is one launch, however many nodes it is for; so is what a job gets by name."""
+    if not member.pool.is_flex_start and member.jobs:
+        first = min(member.jobs, key=lambda job: job.id)
+        return f"{member.pool.id}/j{first.group}r{first.restarts}"
     known = world.recall.instances.get(member.name)
     if member.instance is not None:
         request = world.request_behind(member)

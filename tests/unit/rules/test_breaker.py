@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from slurm_flex.actions import CreateGroup, CreateInstances, Event, MakeRequest
+from slurm_flex.actions import CreateGroup, CreateInstances, Event, JobComment, MakeRequest
 from slurm_flex.model import Memory, Snapshot
 from slurm_flex.model.memory import Answer, Breaker
 from slurm_flex.plan import close_breaker
@@ -17,6 +17,7 @@ from tests.builders import (
     QUOTA,
     STOCKOUT,
     Played,
+    Thing,
     decide,
     instance,
     job,
@@ -24,6 +25,7 @@ from tests.builders import (
     no_group,
     node,
     passes,
+    pool,
     repeat,
     request,
     world,
@@ -101,8 +103,6 @@ def test_it_tries_once_after_its_time_and_closes_when_that_is_good() -> None:
 
 
 def test_other_pools_are_untouched() -> None:
-    from tests.builders import pool
-
     broken = world(
         pool("gx", size=1),
         pool("gy", size=1),
@@ -360,3 +360,83 @@ def test_a_missing_group_is_made_only_when_its_pool_may_be_asked(minutes: int, m
         no_group("gx"), node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="-1m")
     )
     assert len(passes(snapshot, memory=memory).all.of(CreateGroup)) == made
+
+
+class TestALaunchByName:
+    """createInstances: what one job gets is one launch, however many nodes it is for."""
+
+    spot = pool("gx", size=8, model="SPOT")
+
+    def waiting(self, *vms: Thing, now: str = "now") -> Snapshot:
+        return world(
+            self.spot,
+            node("c1-gx-[0-3]", "alloc#"),
+            job(51, nodes="c1-gx-[0-3]", starts="-20m"),
+            *vms,
+            now=now,
+        )
+
+    def test_that_could_not_be_made_counts_once_and_is_told_once(self) -> None:
+        error = ("IP_SPACE_EXHAUSTED", "IP space of 'default' is exhausted.")
+        played = passes(self.waiting(instance("c1-gx-[0-3]", None, error=error)))
+        assert len(played.memory.launches["gx"]) == 1
+        assert not opened(played)
+        (told,) = [one for one in played.all.of(Event) if one.event == "REQUEST_FAILED"]
+        assert len(told.nodes) == 4
+
+    def test_whose_nodes_fail_for_several_reasons_counts_once_for_each(self) -> None:
+        played = passes(
+            self.waiting(
+                instance("c1-gx-[0-2]", None, error=STOCKOUT),
+                instance("c1-gx-3", None, error=NO_PERMISSION),
+            )
+        )
+        outcomes = [one.outcome for one in played.memory.launches["gx"]]
+        assert sorted(outcomes) == ["capacity", "permission"]
+        assert opened(played)
+
+    def test_none_of_whose_nodes_boots_counts_once(self) -> None:
+        played = passes(self.waiting(instance("c1-gx-[0-3]", created="-17m", ends=None)))
+        assert [one.outcome for one in played.memory.launches["gx"]] == ["boot"]
+        assert not opened(played)
+
+    def test_is_good_when_the_last_of_its_nodes_has_registered(self) -> None:
+        vms = instance("c1-gx-[0-3]", created="-5m", ends=None)
+        booting = self.waiting(vms)
+        some = world(
+            self.spot,
+            node("c1-gx-[0-2]", "alloc"),
+            node("c1-gx-3", "alloc#"),
+            job(51, nodes="c1-gx-[0-3]", starts="-20m"),
+            vms,
+            now="+1m",
+        )
+        played = passes(booting, some)
+        assert not played.memory.launches.get("gx")
+        last = world(
+            self.spot,
+            node("c1-gx-[0-3]", "alloc"),
+            job(51, "R", nodes="c1-gx-[0-3]", starts="-20m"),
+            vms,
+            now="+2m",
+        )
+        after = passes(last, memory=played.memory)
+        assert [one.outcome for one in after.memory.launches["gx"]] == ["good"]
+
+    @pytest.mark.parametrize("then", ["STOPPING", "TERMINATED", None])
+    def test_that_was_preempted_before_it_registered_is_lost_and_no_failure_of_the_pool(
+        self, then: str | None
+    ) -> None:
+        booting = self.waiting(instance("c1-gx-[0-3]", created="-1m", ends=None))
+        left = (
+            *instance("c1-gx-[1-3]", created="-1m", ends=None),
+            *(instance("c1-gx-0", then, created="-1m", ends=None) if then else ()),
+        )
+        taken = [self.waiting(left, now=moment) for moment in ("+30s", "+60s")]
+        played = passes(booting, *taken)
+        assert "c1-gx-0" in played.all.nodes("node_down")
+        assert "VM_LOST" in {one.event for one in played.all.of(Event)}
+        assert "BOOT_FAILED" not in {one.event for one in played.all.of(Event)}
+        assert not played.memory.launches.get("gx")
+        comments = [one.text for one in played.all.of(JobComment)]
+        assert any("Spot VM was taken back" in text for text in comments)
