@@ -13,7 +13,7 @@ from slurm_flex.failures import Failure
 from slurm_flex.member import RISING, Member, Phase
 from slurm_flex.rules import maintenance
 from slurm_flex.rules.failure import capacity_back_off
-from slurm_flex.rules.release import delay_job, release_job, release_nodes
+from slurm_flex.rules.release import delay_job, release_job, release_nodes, say_goodbye
 from slurm_flex.world import World
 
 WHY = "boot failed"
@@ -169,6 +169,8 @@ def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]
         )
         if len(jobs) > 1:
             yield from release_job(world, group, WHY)
+        else:
+            yield from say_goodbye(world, jobs, WHY)
         yield from delay_job(world, group, back_off.until - world.now, WHY)
     yield from release_nodes(world, [m for m in failed if not _is_down(m)], WHY)
     given_up = tuple(m.name for m in failed if _is_down(m))

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from slurm_flex.actions import JobStart, MakeRequest
+from slurm_flex.actions import JobComment, JobNotify, JobStart, MakeRequest
 from tests.builders import Acts, Thing, instance, job, later, node, passes, repeat, request, world
 
 RELEASED = {"node_down", "node_power_down"}
@@ -127,3 +127,17 @@ def test_a_launch_is_good_once_its_node_registers() -> None:
     )
     played = passes(world(*booting(instance("c1-gx-0", created="-3m"))), later(up, "30s"))
     assert [one.outcome for one in played.memory.launches.get("gx", ())] == ["good"]
+
+
+def test_a_job_that_cant_be_requeued_is_told_before_its_node_goes_down() -> None:
+    bad = world(
+        node("c1-gx-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts="-30m", batch=False),
+        request("j51-1", "c1-gx-0", "SUCCEEDED", created="-30m"),
+        instance("c1-gx-0", created="-16m"),
+    )
+    acts = passes(bad).all
+    assert "boot failed" in acts.one(JobNotify).text
+    kinds = [one.KIND for one in acts]
+    assert kinds.index("job_notify") < kinds.index("node_down")
+    assert acts.one(JobComment).last_words
