@@ -8,7 +8,6 @@ what failed is released with the reason, and its job comes again after the back-
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 from slurm_flex.actions import Action, CancelRequest, DeleteRequest, Event
 from slurm_flex.cluster.model import Pool
@@ -95,7 +94,8 @@ def _may_be_its_vm(member: Member, request: Request) -> bool:
 
 
 def _live(world: World, pool: Pool, request: Request) -> Iterator[Action]:
-    waited = world.now - request.created if request.created else timedelta(0)
+    seen = world.recall.see(f"in-queue/{pool.id}/{request.name}")
+    waited = world.now - (request.created or seen.first)
     rival = _rival(world, request)
     if rival is not None:
         yield from cancel(world, pool.id, request, f"{rival.name} asks for the same nodes")

@@ -380,3 +380,18 @@ def test_the_guard_of_a_drain_that_a_crash_left_is_taken_away() -> None:
     """It keeps jobs off for two minutes at the most; nobody need wait for that."""
     left = reservation("slurm-flex-drain.c1-gx-0", "c1-gx-0", start="-2s", end="+1m58s")
     assert decide(world(node("c1-gx-0", "idle#"), left)).one(Unreserve).name == left.name
+
+
+def test_a_request_whose_time_of_creation_isnt_told_waits_no_longer_than_the_others() -> None:
+    """Its wait is counted from when it was first seen."""
+    timeless = [
+        world(
+            node("c1-gx-0", "alloc#"),
+            job(51, nodes="c1-gx-0", starts="-1m"),
+            request("j51-1", "c1-gx-0", created=None),
+            now=now,
+        )
+        for now in ("now", "+6d", "+7d1m")
+    ]
+    played = passes(*timeless)
+    assert [len(acts.of(CancelRequest)) for acts in played.passes] == [0, 0, 1]
