@@ -60,7 +60,7 @@ _BY_CODE: Final = (
     ("UNAUTHENTICATED", Failure.PERMISSION),
     ("AUTH_ERROR", Failure.PERMISSION),
     ("PREEMPTED", Failure.PREEMPTED),
-    ("BOOT", Failure.BOOT),
+    ("BOOT_FAILED", Failure.BOOT),
     ("INVALID", Failure.CONFIG),
     ("BAD_REQUEST", Failure.CONFIG),
     ("UNSUPPORTED", Failure.CONFIG),
@@ -91,6 +91,8 @@ def classify(error: CloudError) -> Failure:
     found = next((kind for part, kind in _BY_CODE if part in code), None)
     if found is None:
         found = next((kind for text, kind in _BY_TEXT if text.search(error.message)), None)
-    if found is Failure.QUOTA and "ACTIVE_RESIZE_REQUESTS" in error.message:
+    if "ACTIVE_RESIZE_REQUESTS" in code or (
+        found is Failure.QUOTA and "ACTIVE_RESIZE_REQUESTS" in error.message
+    ):
         return Failure.ACTIVE_REQUESTS
     return found or Failure.UNKNOWN

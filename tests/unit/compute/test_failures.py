@@ -42,6 +42,8 @@ IMAGE_TEXT = (
         ("IP_SPACE_EXHAUSTED_WITH_DETAILS", "", Failure.IP_SPACE),
         ("INSTANCE_PREEMPTED", "", Failure.PREEMPTED),
         ("BOOT_FAILED", "", Failure.BOOT),
+        ("BOOT_DISK_NOT_FOUND", "", Failure.CONFIG),
+        ("ACTIVE_RESIZE_REQUESTS", "", Failure.ACTIVE_REQUESTS),
         ("rateLimitExceeded", "Quota exceeded for quota metric", Failure.UNKNOWN),
         ("RATE_LIMIT_EXCEEDED", "", Failure.UNKNOWN),
         ("backendError", "", Failure.UNKNOWN),
