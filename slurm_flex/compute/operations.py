@@ -27,6 +27,7 @@ from slurm_flex.compute.clients import Clients
 from slurm_flex.compute.errors import ComputeError, NotFound
 from slurm_flex.compute.fleet import Operation, Outcome, Verdict
 from slurm_flex.compute.gather import gather
+from slurm_flex.compute.translate import first_error
 from slurm_flex.failures import code_words
 from slurm_flex.model.cloud import CloudError
 
@@ -67,9 +68,8 @@ def judge(operation: Operation, found: compute_v1.Operation) -> Outcome:
 
 
 def _error_of(found: compute_v1.Operation) -> CloudError | None:
-    errors = found.error.errors
-    if errors:
-        return CloudError(code=errors[0].code, message=errors[0].message)
+    if (error := first_error(found.error.errors)) is not None:
+        return error
     if found.http_error_status_code >= 400 or found.http_error_message:
         return CloudError(str(found.http_error_status_code or ""), found.http_error_message)
     return (

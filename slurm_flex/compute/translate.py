@@ -63,11 +63,9 @@ def time_of(text: str, warn: Warn) -> datetime | None:
 
 
 def first_error(errors: Iterable[_Error]) -> CloudError | None:
-    """The first error of a list. Google lists the cause first; parts of it may be missing."""
-    first = next(iter(errors), None)
-    if first is None or not (first.code or first.message):
-        return None
-    return CloudError(code=first.code, message=first.message)
+    """The first error that says anything. Google lists the cause first; parts may be missing."""
+    said = (CloudError(one.code, one.message) for one in errors if one.code or one.message)
+    return next(said, None)
 
 
 def request_of(item: compute_v1.InstanceGroupManagerResizeRequest, warn: Warn) -> Request:

@@ -157,6 +157,8 @@ def test_a_members_error_is_its_last_attempts_first() -> None:
     assert member_of(member("n", last_attempt=nothing), None, quiet).error is None
     half = {"errors": {"errors": [{"message": "only"}]}}
     assert member_of(member("n", last_attempt=half), None, quiet).error == CloudError("", "only")
+    late = {"errors": {"errors": [{}, {"location": "x"}, {"code": "B"}]}}
+    assert member_of(member("n", last_attempt=late), None, quiet).error == CloudError("B", "")
 
 
 def test_a_request_by_number_has_no_nodes() -> None:
