@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 from slurm_flex.cluster import Cluster
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.cluster.storage import names_of, services_of
-from slurm_flex.compute.errors import ApiDisabled, PermissionDenied
+from slurm_flex.compute.errors import PermissionDenied
 from slurm_flex.disabled_api import enabling
-from slurm_flex.doctor.check import Check, error, ok, skipped, warn
+from slurm_flex.doctor.check import Check, error, how_to_look, ok, skipped, warn
 from slurm_flex.doctor.rest import Rest
 
 NAME: Final = "APIs"
@@ -61,13 +61,11 @@ def apis(rest: Rest, cluster: Cluster, settings: Settings) -> Iterator[Check]:
     services = dict.fromkeys(one for need in wanted for one in need.services)
     try:
         states = _states(rest, cluster.project, (*services, *ASKED_BY_DOCTOR))
-    except ApiDisabled as off:
-        yield skipped(NAME, f"unknown which are enabled: {off.what}", off.fix)
-        return
     except PermissionDenied as refused:
-        why = f"unknown which are enabled: {refused.what}"
         fix = f"grant us serviceusage.services.get, which {_ROLE} has; or look: gcloud services "
-        yield skipped(NAME, why, f"{fix}list --enabled --project={cluster.project}")
+        fix += f"list --enabled --project={cluster.project}"
+        why = f"unknown which are enabled: {refused.what}"
+        yield skipped(NAME, why, how_to_look(refused) or fix)
         return
     bad = [*_lacking(wanted, states, cluster.project), *_unseen(states, cluster.project)]
     yield from bad

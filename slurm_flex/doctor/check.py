@@ -75,8 +75,8 @@ def guarded(name: str, look: Callable[[], Iterable[Check]]) -> tuple[Check, ...]
 
 
 def how_to_look(refused: PermissionDenied) -> str:
-    """What would let us look: the API to enable, or the permission to grant."""
-    if isinstance(refused, ApiDisabled):
+    """What would let us look: to sign in, the API to enable, or the permission to grant."""
+    if isinstance(refused, ApiDisabled) or refused.error.code == "unauthenticated":
         return refused.fix
     named = _PERMISSION.search(refused.error.message)
     if named:

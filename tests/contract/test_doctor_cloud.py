@@ -240,6 +240,17 @@ def test_whoever_cant_ask_which_apis_are_enabled_knows_nothing(
     assert found.fix.startswith(fix)
 
 
+def test_whoever_isnt_signed_in_is_told_to(
+    site: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+
+    found = one(enabled(site, credentials="default"))
+
+    assert found.status is Status.SKIPPED
+    assert "gcloud auth application-default login" in found.fix
+
+
 def test_a_compute_api_that_is_off_is_explained_wherever_it_is_called(site: Cloud) -> None:
     number = iam.find_project(Rest(site.settings), site.cluster).number
     site.emulator.knobs.set(disabled_apis="compute.*")
