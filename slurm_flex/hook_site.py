@@ -46,7 +46,7 @@ class HookSite:
             return _plain_keys(text)
         try:
             return tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: a number of 5000 digits, too
             self.complaint = f"{file} is not TOML ({error}): only its folders are read"
             return _plain_keys(text)
 

@@ -43,7 +43,7 @@ def read(run_dir: Path) -> dict[str, Any]:
         raise FlexError("there is no status yet", where=str(file), fix=fix) from error
     except OSError as error:
         raise FlexError(error.strerror or str(error), where=str(file)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FlexError(f"is not JSON: {error}", where=str(file), fix=fix) from error
     if not isinstance(status, dict) or status.get("format") != FORMAT:
         raise FlexError(f"is not in the format {FORMAT}", where=str(file), fix=fix)

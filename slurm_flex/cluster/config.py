@@ -26,9 +26,10 @@ from slurm_flex.cluster.model import (
     ReservationAffinity,
     SlurmSpec,
 )
-from slurm_flex.cluster.reader import ClusterFileError, Reader
+from slurm_flex.cluster.reader import ClusterFileError, Reader, path_to
 from slurm_flex.cluster.schema import CLUSTER
 from slurm_flex.errors import FlexError, InputErrors
+from slurm_flex.text import one_line
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -45,21 +46,38 @@ def load_cluster(path: Path) -> Cluster:
         raise InputErrors(
             [FlexError(f"is not UTF-8 text (byte {error.start})", where=str(path))]
         ) from error
-    return parse_cluster(parse_json(text, source=str(path)), source=str(path))
+    data, errors = _read_json(text, source=str(path))
+    try:
+        cluster = parse_cluster(data, source=str(path))
+    except InputErrors as others:
+        raise InputErrors([*errors, *others.errors]) from others
+    if errors:
+        raise InputErrors(errors)
+    return cluster
 
 
 def parse_json(text: str, *, source: str) -> object:
     """JSON that keeps nothing twice: a repeated key is an error, not the last one's silent win."""
-    repeated: list[str] = []
+    data, errors = _read_json(text, source=source)
+    if errors:
+        raise InputErrors(errors)
+    return data
+
+
+def _read_json(text: str, *, source: str) -> tuple[object, list[FlexError]]:
+    """The JSON, and each key that stands twice. Raises InputErrors for what is none at all."""
+    repeated: list[tuple[dict[str, object], str]] = []
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         seen: dict[str, object] = {}
         for key, value in items:
             if key in seen:
-                repeated.append(key)
+                repeated.append((seen, key))
             seen[key] = value
         return seen
 
+    if not text.strip():
+        raise InputErrors([FlexError("is empty", where=source)])
     try:
         data: object = json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
@@ -76,14 +94,12 @@ def parse_json(text: str, *, source: str) -> object:
         raise InputErrors(
             [FlexError(f"is not JSON that can be read: {error}", where=source)]
         ) from error
-    if repeated:
-        raise InputErrors(
-            [
-                FlexError(f'the key "{key}" stands twice in one object', where=source)
-                for key in repeated
-            ]
-        )
-    return data
+    errors: list[FlexError] = []
+    for holder, key in repeated:
+        path = path_to(holder, data)
+        what = f'the key "{one_line(key, 60)}" stands twice in one object'
+        errors.append(ClusterFileError(what, source=source, path=path, fix="remove one"))
+    return data, errors
 
 
 def parse_cluster(

@@ -56,6 +56,18 @@ def as_written(path: str, data: object) -> str:
     return written.lstrip(".")
 
 
+def path_to(holder: object, data: object, here: str = "") -> str:
+    """Where in the JSON this very object stands; empty for the whole, and if it is not there."""
+    if data is holder:
+        return here
+    steps: Iterable[tuple[str, object]] = ()
+    if isinstance(data, Mapping):
+        steps = ((f"{here}.{key}" if here else str(key), item) for key, item in data.items())
+    elif isinstance(data, list):
+        steps = ((f"{here}[{at}]", item) for at, item in enumerate(data))
+    return next((path for step, item in steps if (path := path_to(holder, item, step))), "")
+
+
 def _at(data: object, index: int) -> object:
     return data[index] if isinstance(data, list) and index < len(data) else None
 

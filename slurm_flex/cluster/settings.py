@@ -76,6 +76,9 @@ def load_settings(path: Path | None = None) -> Settings:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputErrors([_not_toml(str(error), str(path), text)]) from error
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of 5000 digits
+        what = f"is not TOML that can be read: {error}"
+        raise InputErrors([FlexError(what, where=str(path))]) from error
     return parse_settings(data, source=str(path), text=text)
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from slurm_flex.cluster import load_cluster, parse_cluster
 from slurm_flex.cluster.reader import camel
 from slurm_flex.cluster.schema import CLUSTER, Group, Items, Shape
-from slurm_flex.cluster.settings import Settings, parse_settings
+from slurm_flex.cluster.settings import Settings, load_settings, parse_settings
 from slurm_flex.errors import InputErrors
+from slurm_flex.hook_site import HookSite
 
 
 def _names(shape: Shape) -> set[str]:
@@ -99,6 +100,21 @@ def test_text_that_is_hardly_json_is_an_error(tmp_path: Path, text: str) -> None
     path.write_text(text)
     with pytest.raises(InputErrors):
         load_cluster(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 5000 + "]" * 5000, "active_requests = " + "9" * 5000, "\0", "a = ["]
+)
+def test_text_that_is_hardly_toml_is_an_error_and_no_hook_fails_over_it(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "slurm-flex.toml"
+    path.write_text(f'run_dir = "{tmp_path}"\n{text}')
+    with pytest.raises(InputErrors, match="is not TOML"):
+        load_settings(path)
+    site = HookSite({"SLURM_FLEX_CONFIG": str(path)})
+    assert "is not TOML" in site.complaint
+    assert site.run_dir == tmp_path
 
 
 def test_numbers_of_many_digits_are_errors() -> None:

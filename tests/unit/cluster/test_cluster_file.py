@@ -293,6 +293,29 @@ class TestTheFileItself:
         with pytest.raises(InputErrors, match='"display_name" stands twice'):
             load_cluster(path)
 
+    def test_keys_that_stand_twice_have_their_place_and_hide_nothing_else(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "c.json"
+        text = EXAMPLE.read_text().replace('"scaling_spec": {', '"zon": 1, "scaling_spec": {"x":1,')
+        path.write_text(text.replace('"zone":', '"zone": "us-central1-a", "zone":'))
+        with pytest.raises(InputErrors) as caught:
+            load_cluster(path)
+        said = [str(error).removeprefix(f"{path}: ") for error in caught.value.errors]
+        pools = len(json.loads(EXAMPLE.read_text())["node_pools"])
+        assert said[:pools] == [
+            f'node_pools[{at}]: the key "zone" stands twice in one object (remove one)'
+            for at in range(pools)
+        ]
+        assert "node_pools[0].zon: is not a known key (did you mean zone?)" in said
+        assert len(said) == 3 * pools
+
+    def test_an_empty_file_is_called_empty(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.json"
+        path.write_text("\ufeff \n")
+        with pytest.raises(InputErrors, match=r"c\.json: is empty$"):
+            load_cluster(path)
+
     def test_a_byte_order_mark_does_no_harm(self, tmp_path: Path) -> None:
         path = tmp_path / "c.json"
         path.write_bytes(b"\xef\xbb\xbf" + EXAMPLE.read_bytes())
