@@ -186,10 +186,18 @@ _NODE_POOL = Group(
     output=("effective_flex_start_max_duration",),
 )
 
+
+def _list_of(*words: str, shape: str) -> Text:
+    """Words with commas between them. Slurm's daemons don't start with one that they don't know
+    (man slurm.conf, the same from 22.05 to 26.05)."""
+    one = f"({'|'.join(words)})"
+    return Text(f"{one}(,{one})*", shape)
+
+
 _WEIGHT = Number(0, 2**31 - 1)
 _SCHEDULING = Group(
     {
-        "priority_type": Text(r"priority/[a-z]+", "priority/basic or priority/multifactor"),
+        "priority_type": Text(choices=("priority/basic", "priority/multifactor")),
         "priority_weight_age": _WEIGHT,
         "priority_weight_assoc": _WEIGHT,
         "priority_weight_fairshare": _WEIGHT,
@@ -199,11 +207,15 @@ _SCHEDULING = Group(
         "priority_weight_tres": Text(
             r"[A-Za-z0-9_/:.,=-]+", "TRES weights such as CPU=1000,GRES/gpu=3000"
         ),
-        "preempt_type": Text(r"preempt/[a-z_]+", "preempt/none, partition_prio or qos"),
-        "preempt_mode": Text(
-            r"[A-Za-z]+(,[A-Za-z]+)*", "OFF, CANCEL, GANG, REQUEUE, SUSPEND or a list"
+        "preempt_type": Text(choices=("preempt/none", "preempt/partition_prio", "preempt/qos")),
+        "preempt_mode": _list_of(
+            *("OFF", "CANCEL", "GANG", "REQUEUE", "SUSPEND", "WITHIN"),
+            *("off", "cancel", "gang", "requeue", "suspend", "within"),
+            shape="OFF, CANCEL, GANG, REQUEUE, SUSPEND, WITHIN or a list",
         ),
-        "preempt_exempt_time": Text(r"[0-9:-]+", "a Slurm time such as 00:10:00"),
+        "preempt_exempt_time": Text(
+            r"-1|([0-9]+-)?[0-9]+(:[0-9]+){0,2}", "a Slurm time such as 00:10:00"
+        ),
     }
 )
 
@@ -239,8 +251,10 @@ _SLURM_SPEC = Group(
         "task_epilog_bash_scripts": _SCRIPTS,
         "accounting": Group(
             {
-                "accounting_storage_enforce": Text(
-                    r"[a-z]+(,[a-z]+)*", "a list such as associations,limits,qos"
+                "accounting_storage_enforce": _list_of(
+                    *("all", "associations", "limits", "nojobs", "nosteps", "qos", "safe"),
+                    "wckeys",
+                    shape="a list of all, associations, limits, nojobs, nosteps, qos, safe, wckeys",
                 )
             }
         ),

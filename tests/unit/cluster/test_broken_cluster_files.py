@@ -380,6 +380,31 @@ BROKEN = {
         f"{SLURM}.prolog_bash_scripts[0]",
         "is empty",
     ),
+    "priority plugin that isn't": (
+        [(f"{SLURM}.scheduling.priority_type", "priority/multifator")],
+        f"{SLURM}.scheduling.priority_type",
+        "did you mean priority/multifactor?",
+    ),
+    "preemption plugin that isn't": (
+        [(f"{SLURM}.scheduling.preempt_type", "partition_prio")],
+        f"{SLURM}.scheduling.preempt_type",
+        "one of preempt/none, preempt/partition_prio, preempt/qos",
+    ),
+    "preemption that isn't": (
+        [(f"{SLURM}.scheduling.preempt_mode", "REQUEUE,KILL")],
+        f"{SLURM}.scheduling.preempt_mode",
+        "OFF, CANCEL, GANG, REQUEUE, SUSPEND, WITHIN or a list",
+    ),
+    "time that is none": (
+        [(f"{SLURM}.scheduling.preempt_exempt_time", "::")],
+        f"{SLURM}.scheduling.preempt_exempt_time",
+        "a Slurm time such as 00:10:00",
+    ),
+    "enforcement that isn't": (
+        [(f"{SLURM}.accounting", {"accounting_storage_enforce": "association,limits"})],
+        f"{SLURM}.accounting.accounting_storage_enforce",
+        "a list of all, associations, limits",
+    ),
     "weight in words": (
         [(f"{SLURM}.scheduling.priority_weight_age", "much")],
         f"{SLURM}.scheduling.priority_weight_age",
