@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,9 @@ T = TypeVar("T")
 
 LAUNCHES: Final = (MakeRequest, CreateInstances, CreateGroup)
 """Actions whose failure the next plan judges: it gives the nodes back, and backs off."""
+_REMOVALS: Final = (DeleteInstances, CancelRequest, DeleteRequest)
+"""Actions that a list may still ask for when they are done: as the same call, which does nothing.
+One that failed is sent again as a new call: the same would only be told of the failure again."""
 _MAY_HAVE_WORKED: Final = frozenset(
     ("unreachable", "timeout", "unreadable", "backendError", "internalError", "rateLimitExceeded")
 )
@@ -56,7 +59,7 @@ def apply_cloud(
 ) -> list[Result]:
     """Send these actions, all of one stage. Results come in the order of the actions."""
     now = snapshot.now
-    wanted = {at: key for at, action in enumerate(actions) if (key := _nonce_key(action))}
+    wanted = {at: key for at, action in enumerate(actions) if (key := _nonce_key(action, snapshot))}
     try:
         nonces: Mapping[str, str] = store.nonces(wanted.values(), now) if wanted else {}
         unsaved = ""
@@ -70,7 +73,7 @@ def apply_cloud(
         pool = snapshot.cluster.pool(action.pool) if isinstance(action, PoolAction) else None
         if pool is None:
             results[at] = Result(action, "this pool is no longer in the cluster file")
-        elif at in wanted and unsaved:
+        elif at in wanted and unsaved and not isinstance(action, _REMOVALS):
             results[at] = Result(action, unsaved)
         elif isinstance(action, CreateGroup) and pool.id in under_way:
             results[at] = Result(action)
@@ -94,7 +97,7 @@ def judge_outcomes(
     for pending, outcome in zip(looked_at, outcomes, strict=True):
         if not outcome.is_over:
             continue
-        over.append(pending)
+        over.append(_with_its_nonce(pending, outcome))
         if outcome.verdict is Verdict.FAILED:
             error = outcome.error or CloudError("UNKNOWN", "the operation gave no reason")
             operation = pending.operation
@@ -103,6 +106,16 @@ def judge_outcomes(
             if answer is not None:
                 answers.append(answer)
     return over, answers, failures
+
+
+def _with_its_nonce(pending: Pending, outcome: Outcome) -> Pending:
+    """A removal that is done keeps its nonce; a cancel that came too late may come again."""
+    kind = pending.operation.kind
+    is_removal = kind in {removal.KIND for removal in _REMOVALS}
+    was_in_vain = outcome.verdict is Verdict.FAILED or (
+        kind == CancelRequest.KIND and outcome.verdict is Verdict.ALREADY
+    )
+    return replace(pending, nonce_key=None) if is_removal and not was_in_vain else pending
 
 
 @dataclass(frozen=True)
@@ -123,11 +136,13 @@ class _Sender:
             case CreateInstances(nodes=nodes):
                 return fleet.create_instances(pool, nodes, nonce=nonce)
             case CancelRequest(name=name):
-                return (fleet.cancel_request(pool, name, nonce=_request_made(group, name)),)
+                which = f"{_request_made(group, name)}/{nonce}"
+                return (fleet.cancel_request(pool, name, nonce=which),)
             case DeleteRequest(name=name):
-                return (fleet.delete_request(pool, name, nonce=_request_made(group, name)),)
+                which = f"{_request_made(group, name)}/{nonce}"
+                return (fleet.delete_request(pool, name, nonce=which),)
             case DeleteInstances(nodes=nodes):
-                which = _incarnations(group, nodes)
+                which = f"{_incarnations(group, nodes)}/{nonce}"
                 return fleet.delete_instances(pool, nodes, nonce=which, group=group)
             case CreateGroup():
                 return (self._ensure_group(pool),)
@@ -196,7 +211,8 @@ def _result(
         if one.verdict is Verdict.PENDING and one.name
     )
     if not failed:
-        return Result(action, pending=pending, finished_nonces=() if pending else keys)
+        is_done = not pending and not isinstance(action, _REMOVALS)
+        return Result(action, pending=pending, finished_nonces=keys if is_done else ())
     error = failed[0].error or CloudError("UNKNOWN", "the call failed without a reason")
     if error.code in _MAY_HAVE_WORKED:
         return Result(action, _words(error), pending=pending)
@@ -241,14 +257,25 @@ def _nodes_of(action: Action, snapshot: Snapshot) -> tuple[str, ...]:
 # --- what makes a call unrepeatable
 
 
-def _nonce_key(action: Action) -> str | None:
-    """Where the nonce of a creation is kept. Deletions need none: instance ids make them unique."""
+def _nonce_key(action: Action, snapshot: Snapshot) -> str | None:
+    """Where the nonce of a call is kept. What is removed is told apart by more than its name: the
+    next VM or request of that name is another one."""
     if isinstance(action, MakeRequest):
         return f"{action.pool}/{action.name}"
     if isinstance(action, CreateInstances):
-        names = hashlib.sha256("\0".join(sorted(action.nodes)).encode()).hexdigest()
-        return f"{action.pool}/{names}"
-    return None
+        return f"{action.pool}/{_hashed(*sorted(action.nodes))}"
+    if not isinstance(action, _REMOVALS):
+        return None
+    group = snapshot.cloud.get(action.pool, Group())
+    if isinstance(action, DeleteInstances):
+        which = _incarnations(group, action.nodes)
+    else:
+        which = f"{action.name}@{_request_made(group, action.name)}"
+    return f"{action.pool}/{action.KIND}/{_hashed(which)}"
+
+
+def _hashed(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _incarnations(group: Group, nodes: Iterable[str]) -> str:

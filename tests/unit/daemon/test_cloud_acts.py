@@ -12,6 +12,7 @@ from slurm_flex.actions import (
     CreateGroup,
     CreateInstances,
     DeleteInstances,
+    DeleteRequest,
     MakeRequest,
     ReportHost,
     SaveConsole,
@@ -28,7 +29,7 @@ from slurm_flex.compute.errors import (
 )
 from slurm_flex.compute.fleet import Operation, Verdict
 from slurm_flex.memory import Pending, Store, open_store
-from slurm_flex.model import CloudError, Snapshot
+from slurm_flex.model import CloudError, Memory, Snapshot
 from slurm_flex.results import Result
 from tests.builders import NOON, instance, node, request, world
 from tests.builders import pool as a_pool
@@ -160,6 +161,38 @@ def test_the_next_vm_of_a_name_is_another_deletion(store: Store) -> None:
         send(store, fleet, deletion, snapshot=moment)
     assert fleet.nonces[0] == fleet.nonces[1]
     assert fleet.nonces[0] != fleet.nonces[2]
+
+
+@pytest.mark.parametrize(
+    ("action", "verdict", "is_new"),
+    [
+        (DeleteInstances(pool="gx", nodes=("c1-gx-0",), why="off"), Verdict.FAILED, True),
+        (DeleteInstances(pool="gx", nodes=("c1-gx-0",), why="off"), Verdict.DONE, False),
+        (DeleteRequest(pool="gx", name="j51-1", why="over"), Verdict.FAILED, True),
+        (DeleteRequest(pool="gx", name="j51-1", why="over"), Verdict.DONE, False),
+        (CancelRequest(pool="gx", name="j51-1", why="its job is gone"), Verdict.FAILED, True),
+        (CancelRequest(pool="gx", name="j51-1", why="its job is gone"), Verdict.ALREADY, True),
+        (CancelRequest(pool="gx", name="j51-1", why="its job is gone"), Verdict.DONE, False),
+    ],
+)
+def test_a_removal_that_came_to_nothing_is_sent_again_as_a_new_call(
+    store: Store, action: Action, verdict: Verdict, is_new: bool
+) -> None:
+    """The same requestId would be answered with the failed operation for an hour. A removal that
+    is done stays the same call, lest a list that lags has the next VM of that name deleted."""
+    moment = world(node("c1-gx-0", "idle%"), instance("c1-gx-0"), request("j51-1", "c1-gx-0"))
+    fleet = FakeFleet()
+    (first,) = send(store, fleet, action, snapshot=moment)
+    store.keep_pending(first.pending)
+    looked_at = store.pending()
+    error = CloudError("CONDITION_NOT_MET", "it is being provisioned")
+    fleet.verdicts = {one.operation.name: (verdict, error) for one in looked_at}
+    outcomes = fleet.poll([one.operation for one in looked_at])
+    over, _, _ = judge_outcomes(looked_at, outcomes, NOON)
+    store.save(Memory(), over=over)
+    assert not store.pending()
+    send(store, fleet, action, snapshot=moment)
+    assert (fleet.nonces[0] != fleet.nonces[1]) is is_new
 
 
 def test_the_next_place_in_a_queue_is_another_deletion_too(store: Store) -> None:
