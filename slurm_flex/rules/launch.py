@@ -181,13 +181,22 @@ def _all_still_wait(sent: SentRequest, members: list[Member]) -> bool:
 
 
 def _free_places(world: World) -> dict[str, int]:
-    """Places left in each region's queue; other people's requests in our groups take some too."""
-    places: dict[str, int] = {}
-    for pool in world.pools:
-        region = world.region_of(pool)
-        live = sum(1 for request in world.requests(pool) if request.is_live)
-        places[region] = places.get(region, world.settings.active_requests) - live
-    return places
+    """Places left in each region's queue; other people's requests in our groups take some too.
+
+    In a pool that couldn't be read, what was sent and isn't known to be over still takes its place.
+    """
+    taken = [
+        world.region_of(pool)
+        for pool in world.pools
+        for request in world.requests(pool)
+        if request.is_live
+    ]
+    for sent in world.recall.sent.values():
+        pool = world.cluster.pool(sent.pool) if sent.pool in world.hidden_pools else None
+        if pool is not None and sent.name is not None:
+            taken.append(world.region_of(pool))
+    most = world.settings.active_requests
+    return {region: most - taken.count(region) for region in map(world.region_of, world.pools)}
 
 
 def _in_order(world: World) -> list[Ask]:

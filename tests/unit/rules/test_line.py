@@ -8,6 +8,7 @@ from slurm_flex.actions import MakeRequest
 from slurm_flex.model import Memory
 from tests.builders import (
     decide,
+    half_seen,
     hosts,
     instance,
     job,
@@ -150,3 +151,24 @@ def test_a_lost_request_of_a_paused_pool_is_sent_again_when_the_pause_is_over() 
     assert [one.name for one in played.all.of(MakeRequest)] == ["j51-1"]
     after = passes(later(waiting, "20m"), memory=played.memory)
     assert [one.name for one in after.all.of(MakeRequest)] == ["j51-1"]
+
+
+def test_requests_of_a_pool_that_cant_be_read_keep_their_places() -> None:
+    two = (pool("gx", size=2), pool("gy", size=2))
+    other = (node("c1-gy-0", "alloc#"), job(53, nodes="c1-gy-0", partition="gy"))
+    limit = {"active_requests": 2}
+    seen = world(*two, *other, settings=limit)
+    listed = world(*two, *other, request("j53-1", "c1-gy-0"), settings=limit, now="+30s")
+    hidden = world(
+        *two,
+        *other,
+        half_seen("gy"),
+        node("c1-gx-[0-1]", "alloc#"),
+        job(51, nodes="c1-gx-0"),
+        job(52, nodes="c1-gx-1"),
+        settings=limit,
+        now="+60s",
+    )
+    played = passes(seen, listed, hidden, later(hidden, "30s"))
+    asked = [one.job for acts in played.passes[2:] for one in acts.of(MakeRequest)]
+    assert asked == [51]
