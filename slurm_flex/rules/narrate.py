@@ -206,7 +206,7 @@ def _waiting_story(
     if pool.id in world.paused:
         return f"{OWN_COMMENT}waiting: pool {pool.id} is paused"
     breaker = world.recall.breakers.get(pool.id)
-    if breaker is not None and breaker.probe is None:
+    if breaker is not None and breaker.probe is None and world.now < breaker.retry_at:
         return one_line(
             f"{OWN_COMMENT}waiting: pool {pool.id} failed ({breaker.why}), "
             f"next try at {_clock(breaker.retry_at)}"

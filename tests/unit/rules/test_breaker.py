@@ -349,6 +349,8 @@ class TestAHalfOpenBreaker:
         played = passes(*repeat(snapshot, 3), memory=self.memory)
         assert not played.all.of(MakeRequest)
         assert played.memory.breakers["gx"].probe is None
+        told = {one.text for one in played.all.of(JobComment) if one.job == 70}
+        assert told == {"flex: in line since 12-01 11:59 UTC: 1 requests wait in us-central1"}
 
 
 @pytest.mark.parametrize(("minutes", "made"), [(-30, 1), (30, 0)])
