@@ -15,6 +15,7 @@ from slurm_flex.cluster.model import Cluster, Pool, Provisioning
 from slurm_flex.cluster.pool_checks import check_machine, check_provisioning, machine_warnings
 from slurm_flex.cluster.reader import Reader, closest
 from slurm_flex.cluster.schema import RFC1035
+from slurm_flex.cluster.storage import plain_name
 from slurm_flex.durations import format_duration
 
 GOOGLE_ID: Final = re.compile(r"[a-z][a-z0-9]{0,9}")
@@ -23,6 +24,8 @@ GOOGLE_ID: Final = re.compile(r"[a-z][a-z0-9]{0,9}")
 _NAME: Final = re.compile(RFC1035)
 _LONGEST_NAME: Final = 63
 _LARGEST_GROUP: Final = 2000  # a zonal MIG with paginated listing (Compute Engine's MIG limits)
+_OUR_LABELS: Final = "slurm-flex-"
+_MOST_LABELS: Final = 64 - 2  # of a VM, less ours: slurm-flex-cluster and slurm-flex-pool
 _SHORTEST_REQUEST: Final = 600  # requestedRunDuration: 10 minutes at least
 
 
@@ -86,6 +89,8 @@ def _check_pools(cluster: Cluster, read: Mapping[str, Any], reader: Reader) -> N
             check_provisioning(pool, item, path, reader)
             check_machine(pool, item, path, reader)
             _check_zone(cluster, pool, path, reader)
+            _check_labels(cluster, pool, path, reader)
+            _check_mounts(pool, path, reader)
 
 
 def _check_scaling(pool: Pool, item: Mapping[str, Any], path: str, reader: Reader) -> None:
@@ -102,6 +107,32 @@ def _check_zone(cluster: Cluster, pool: Pool, path: str, reader: Reader) -> None
     if cluster.region and pool.zone and pool.zone.rpartition("-")[0] != cluster.region:
         what = f"{pool.zone} is not in the cluster's region {cluster.region}"
         reader.complain(f"{path}.zone", what, f"a zone such as {cluster.region}-a")
+
+
+def _check_labels(cluster: Cluster, pool: Pool, path: str, reader: Reader) -> None:
+    """Ours can't be set by others, and Compute Engine takes 64 on a VM, ours included."""
+    for where, labels in (("labels", cluster.labels), (f"{path}.labels", pool.labels)):
+        for key in labels:
+            if key.startswith(_OUR_LABELS):
+                reader.complain(f'{where}["{key}"]', "is slurm-flex's own", "remove it")
+    count = len({*cluster.labels, *pool.labels})
+    if count > _MOST_LABELS:
+        what = f"a VM of the pool would have {count} labels, the cluster's included"
+        reader.complain(f"{path}.labels", what, f"at most {_MOST_LABELS}")
+
+
+def _check_mounts(pool: Pool, path: str, reader: Reader) -> None:
+    """Each instance once; and two Lustre instances of one name have one place: /mnt/lustre/NAME."""
+    for kind, names in (("filestores", pool.filestores), ("lustres", pool.lustres)):
+        plain = [plain_name(name) for name in names]
+        last = [name.rpartition("/")[2] for name in names]
+        for at in range(1, len(names)):
+            where = f"{path}.{kind}[{at}]"
+            if plain[at] in plain[:at]:
+                reader.complain(where, f"{last[at]} is there twice", "remove one")
+            elif kind == "lustres" and last[at] in last[:at]:
+                what = f"would be mounted at /mnt/lustre/{last[at]}, where another one is"
+                reader.complain(where, what, "remove one, or mount it by the pool's startup_script")
 
 
 def _unknown_pool(cluster: Cluster, pool_id: str, path: str, reader: Reader) -> bool:

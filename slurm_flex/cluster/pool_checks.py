@@ -52,7 +52,8 @@ def check_provisioning(pool: Pool, item: Mapping[str, Any], path: str, reader: R
             reader.complain(f"{where}.key", f'"{affinity.key}" names no reservation', fix)
     if affinity is not None and affinity.type == "NO_RESERVATION":
         reader.complain(f"{where}.type", "contradicts a RESERVATION pool", "use another model")
-    if "flex_start_max_duration" in item and not pool.is_flex_start:
+    unsaid = reader.is_faulty(f"{path}.provisioning_model")
+    if "flex_start_max_duration" in item and not (pool.is_flex_start or unsaid):
         what = f"has no meaning in a {model.value} pool"
         reader.complain(f"{path}.flex_start_max_duration", what, "remove it, or use FLEX_START")
     if given and pool.is_flex_start and not _flex_machine(pool):

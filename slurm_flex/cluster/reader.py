@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ _MARKED: Final = re.compile(
 )
 _SHOUTED: Final = re.compile(r"(?:^|(?<=[/@.]))[A-Z][A-Z0-9]*(?:[_-][A-Z0-9]+)*(?=$|[/@.])")
 _STEP: Final = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
+_FILL_IN: Final = "remove it, or fill it in"
 _SECONDS: Final = re.compile(r"(\d{1,18})(?:\.0+)?s", re.ASCII)
 
 
@@ -146,7 +148,7 @@ class Reader:
             if item is None:  # proto JSON: null is absent
                 continue
             read = self.read(shape.fields[name], item, here)
-            if read is not None:
+            if read is not None and read != "":  # proto JSON: an empty string is none
                 result[name] = read
         if not self.lenient:
             for name in shape.required:
@@ -175,8 +177,13 @@ class Reader:
         if isinstance(value, str) or not isinstance(value, Sequence):
             self._wrong_type(value, path, "a list [ ]")
             return []
-        read = [self.read(shape.of, item, f"{path}[{at}]") for at, item in enumerate(value)]
-        return [item for item in read if item is not None]
+        read = []
+        for at, item in enumerate(value):
+            if item == "" and isinstance(shape.of, Text):
+                self.complain(f"{path}[{at}]", "is empty", shape.of.shape or _FILL_IN)
+            elif (found := self.read(shape.of, item, f"{path}[{at}]")) is not None:
+                read.append(found)
+        return read
 
     def _pairs(self, shape: Pairs, value: object, path: str) -> dict[str, str]:
         if not isinstance(value, Mapping):
@@ -198,8 +205,11 @@ class Reader:
             return None
         if value == "":
             if not shape.may_be_empty:
-                self.complain(path, "is empty", shape.shape or "remove it, or fill it in")
+                self.complain(path, "is empty", shape.shape or _FILL_IN)
             return None if not shape.may_be_empty else ""
+        if strange := _strange(value, is_script=shape.free):
+            self.complain(path, f"has the character {strange} in it", "remove it")
+            return None
         if shape.free:
             return value
         if self._fits(shape, value):
@@ -273,6 +283,16 @@ class Reader:
                 self.complain(path, f"{waiting} still has to be filled in", allowed or wanted)
             return
         self.complain(path, f"{_short(value)} is not {wanted}", allowed)
+
+
+def _strange(text: str, *, is_script: bool) -> str:
+    """The first character that no file of ours may hold: one that UTF-8 or a shell can't, and
+    outside of scripts one that ends a line or steers a terminal."""
+    for char in text:
+        kind = unicodedata.category(char)
+        if char == "\0" or kind == "Cs" or (not is_script and kind in ("Cc", "Zl", "Zp")):
+            return f"U+{ord(char):04X}"
+    return ""
 
 
 def _plain(word: str) -> str:

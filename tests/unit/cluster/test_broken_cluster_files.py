@@ -109,6 +109,31 @@ BROKEN = {
         "shorter",
     ),
     "label in capitals": ([("labels", {"team": "ML"})], 'labels["team"]', '"ML" is not valid'),
+    "label of slurm-flex's own": (
+        [("labels", {"slurm-flex-cluster": "other"})],
+        'labels["slurm-flex-cluster"]',
+        "is slurm-flex's own",
+    ),
+    "labels beyond what a VM takes": (
+        [(f"{GPU}.labels", {f"l{n}": "x" for n in range(63)})],
+        f"{GPU}.labels",
+        "63 labels, the cluster's included (at most 62)",
+    ),
+    "display name with an escape": (
+        [("display_name", "demo\x1b[31m")],
+        "display_name",
+        "has the character U+001B in it",
+    ),
+    "script that can't be written": (
+        [(f"{GPU}.startup_script", "echo \ud800")],
+        f"{GPU}.startup_script",
+        "has the character U+D800 in it",
+    ),
+    "script with a NUL": (
+        [(f"{SLURM}.prolog_bash_scripts", ["echo\0"])],
+        f"{SLURM}.prolog_bash_scripts[0]",
+        "has the character U+0000 in it",
+    ),
     # placeholders
     "placeholder project": (
         [("name", NAME.replace("example-project", "<project-id>"))],
@@ -162,7 +187,7 @@ BROKEN = {
         "did you mean FLEX_START?",
     ),
     "GPU without a model": (
-        [(f"{GPU}.provisioning_model", GONE), (DURATION, GONE)],
+        [(f"{GPU}.provisioning_model", GONE)],
         f"{GPU}.provisioning_model",
         "is missing on a GPU pool",
     ),
@@ -170,6 +195,11 @@ BROKEN = {
         [(MACHINE, {"machine_type": "n2-standard-8"})],
         f"{GPU}.provisioning_model",
         "Flex-start is for GPU machines",
+    ),
+    "GPU with an empty model": (
+        [(f"{GPU}.provisioning_model", "")],
+        f"{GPU}.provisioning_model",
+        "is missing on a GPU pool",
     ),
     "duration without Flex-start": (
         [(f"{GPU}.provisioning_model", "SPOT")],
@@ -301,6 +331,21 @@ BROKEN = {
         f"{GPU}.filestores[1]",
         "/instances/NAME",
     ),
+    "filestore without a name": (
+        [(f"{GPU}.filestores", [""])],
+        f"{GPU}.filestores[0]",
+        "is empty",
+    ),
+    "filestore twice": (
+        [(f"{GPU}.filestores", [FILESTORE, f"https://file.googleapis.com/v1/{FILESTORE}"])],
+        f"{GPU}.filestores[1]",
+        "is there twice",
+    ),
+    "two file systems in one place": (
+        [(f"{GPU}.lustres", [FILESTORE, FILESTORE.replace("us-central1-b", "us-central1-c")])],
+        f"{GPU}.lustres[1]",
+        "would be mounted at /mnt/lustre/",
+    ),
     "no login pool": (
         [(f"{SLURM}.login_node_pool_id", GONE)],
         f"{SLURM}.login_node_pool_id",
@@ -349,6 +394,11 @@ BROKEN = {
         [(f"{SLURM}.config", {"TreeWidth": ""})],
         f'{SLURM}.config["TreeWidth"]',
         "one line, not empty, without #",
+    ),
+    "Slurm parameter on two lines": (
+        [(f"{SLURM}.config", {"MailProg": "/bin/mail\u2028Include x"})],
+        f'{SLURM}.config["MailProg"]',
+        "has the character U+2028 in it",
     ),
     "Slurm parameter that is a list": (
         [(f"{SLURM}.config", {"TreeWidth": [5]})],

