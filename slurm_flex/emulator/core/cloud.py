@@ -106,7 +106,12 @@ def _happen(world: World, order: FaultOrder, instance: Instance) -> None:
     if name == "instance_lost":
         instances.lose(world, instance)
     elif name == "host_error":
-        instances.host_error(world, instance)
+        repair = order.params.get("repair")
+        if repair is None:
+            instances.host_error(world, instance)
+        else:
+            back_in = None if repair == "never" else parse_duration(repair)
+            instances.repair(world, instance, back_in)
     elif name == "preempted":
         instances.preempt(world, instance)
     elif name == "guest_died":

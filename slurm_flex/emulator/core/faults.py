@@ -166,6 +166,10 @@ FAULTS: Final[dict[str, FaultKind]] = {
             "host_error",
             "instances become TERMINATED, or REPAIRING and then RUNNING with automaticRestart",
             ("zone", "group", "instance", "project"),
+            {
+                "repair": "REPAIRING, automaticRestart or not, for this long (emulated time) or "
+                "never RUNNING again: default repair_delay"
+            },
             event=True,
         ),
         FaultKind(
@@ -270,6 +274,8 @@ def read_order(body: Mapping[str, Any]) -> FaultOrder:
     for key in ("delay", "by", "in", "lag"):
         if key in params:
             parse_duration(params[key])
+    if params.get("repair", "never") != "never":
+        parse_duration(params["repair"])
     return FaultOrder(kind, where, params, times, lasting)
 
 

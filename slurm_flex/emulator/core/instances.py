@@ -112,13 +112,21 @@ def host_error(world: World, instance: Instance) -> None:
     """The host breaks: TERMINATED, or REPAIRING and RUNNING again with automaticRestart."""
     if instance.status != "RUNNING":
         return
-    world.end_guest(instance)
     if instance.body.get("scheduling", {}).get("automaticRestart"):
-        instance.status = "REPAIRING"
-        close_bill(world, instance)
-        world.after(world.knobs.repair_delay, "instance.run", instance.path, instance.id)
+        repair(world, instance, world.knobs.repair_delay)
+    else:
+        _terminated(world, instance.path, instance.id)
+
+
+def repair(world: World, instance: Instance, back_in: timedelta | None) -> None:
+    """It is REPAIRING, and RUNNING again in so long; None: it stays so."""
+    if instance.status != "RUNNING":
         return
-    _terminated(world, instance.path, instance.id)
+    world.end_guest(instance)
+    instance.status = "REPAIRING"
+    close_bill(world, instance)
+    if back_in is not None:
+        world.after(back_in, "instance.run", instance.path, instance.id)
 
 
 def preempt(world: World, instance: Instance) -> None:

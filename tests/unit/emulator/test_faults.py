@@ -213,6 +213,28 @@ def test_a_host_error_terminates_and_with_automatic_restart_repairs() -> None:
     assert here.instances() == {"n-0": "TERMINATED", "alone": "RUNNING"}
 
 
+def test_an_instance_in_repair_comes_back_when_told_or_never_and_can_be_deleted() -> None:
+    here = Here()
+    group = here.group()
+    here.up(group, "j1-1", "n-0", "n-1")
+    here.fault("host_error", instance="n-0", repair="10m")
+    here.fault("host_error", instance="n-1", repair="never")
+    guests = {item.name: item.guest for item in here.world.instances}
+    assert guests == {"n-0": False, "n-1": False}
+    here.wait(599)
+    assert here.instances() == {"n-0": "REPAIRING", "n-1": "REPAIRING"}
+    assert here.members(group)["n-1"]["instanceStatus"] == "REPAIRING"
+    here.wait(2)
+    assert here.instances()["n-0"] == "RUNNING"
+    here.wait(1800)
+    assert here.instances()["n-1"] == "REPAIRING"
+    here.done(here.ok("POST", f"{group}/deleteInstances", {"instances": [f"{ZONE}/instances/n-1"]}))
+    here.wait(60)
+    assert "n-1" not in here.instances()
+    with pytest.raises(FlexError):
+        here.fault("host_error", instance="n-0", repair="soon")
+
+
 def test_a_lost_instance_is_gone_at_once() -> None:
     here = Here()
     group = here.group()
