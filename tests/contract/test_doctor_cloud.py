@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -413,3 +416,56 @@ def test_the_clock_is_held_against_googles(site: Cloud) -> None:
     list(offers.compute_api(rest, site.cluster))
 
     assert one(host.clock(here, rest)).status is Status.OK
+
+
+class TheirTime(BaseHTTPRequestHandler):
+    """Answers {} at a time that is `off` ours."""
+
+    off = timedelta(0)
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return format_datetime(datetime.now(timezone.utc) - self.off, usegmt=True)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("off", "status", "words"),
+    [
+        (timedelta(0), Status.OK, "agrees with Google's"),
+        (timedelta(seconds=12), Status.WARN, "ahead of Google's"),
+        (timedelta(seconds=-12), Status.WARN, "behind Google's"),
+        (timedelta(minutes=-5), Status.ERROR, "ends of life would be missed"),
+        (timedelta(minutes=5), Status.ERROR, "ends of life would be missed"),
+    ],
+)
+def test_a_clock_that_is_off_is_told_with_what_sets_it(
+    site: Cloud, off: timedelta, status: Status, words: str
+) -> None:
+    handler = type("Handler", (TheirTime,), {"off": off})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    settings = site.settings.model_copy(
+        update={"endpoint": f"http://127.0.0.1:{server.server_port}"}
+    )
+    rest = Rest(settings)
+    try:
+        rest.get("compute", "projects/p1", where="project")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    found = one(host.clock(Site(site.cluster, settings, Path("cluster_config.json"), None), rest))
+
+    assert found.status is status
+    assert words in found.text
+    assert bool(found.fix) == (status is not Status.OK)
