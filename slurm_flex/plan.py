@@ -59,6 +59,7 @@ from slurm_flex.rules import (
 from slurm_flex.world import World
 
 RULES: Final[tuple[Callable[[World], Iterator[Action]], ...]] = (
+    breaker.reopen,
     ended.plan,
     silent.plan,
     sick.plan,
@@ -95,10 +96,11 @@ def plan(snapshot: Snapshot, memory: Memory) -> tuple[tuple[Action, ...], Memory
 
 
 def close_breaker(memory: Memory, pool: str, now: datetime) -> Memory:
-    """What `slurm-flex unpause POOL` does: launches that failed before now count no more."""
+    """What `slurm-flex unpause POOL` does: launches that failed before now count no more, and who
+    waits for the next try waits no longer."""
     breakers = {key: value for key, value in memory.breakers.items() if key != pool}
     waits = {key: v for key, v in memory.back_offs.items() if not key.startswith(f"{pool}/")}
-    told = {**memory.told, f"closed/{pool}": now}
+    told = {**memory.told, f"closed/{pool}": now, f"{breaker.REOPENED}{pool}": now}
     return dataclasses.replace(memory, breakers=breakers, back_offs=waits, told=told)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Final
 
-from slurm_flex.actions import Action, Event
+from slurm_flex.actions import Action, Event, JobStart
 from slurm_flex.cluster.model import Pool
 from slurm_flex.failures import Failure
 from slurm_flex.member import Member, Phase
@@ -17,6 +18,7 @@ from slurm_flex.model.memory import Breaker
 from slurm_flex.rules.failure import COUNTS_FOR_BREAKER, NEEDS_A_PERSON, pool_waits
 from slurm_flex.world import World
 
+REOPENED: Final = "reopened/"
 _LONGEST = timedelta(hours=4)
 
 
@@ -29,6 +31,25 @@ def plan(world: World) -> Iterator[Action]:
                 yield from _open(world, pool, *reason, delay=world.settings.breaker_retry)
         elif breaker.probe is not None:
             yield from _judge_probe(world, pool, breaker)
+
+
+def reopen(world: World) -> Iterator[Action]:
+    """A person has mended it and said so: the jobs that wait out its failures come at once."""
+    for pool in world.pools:
+        if world.recall.told.pop(f"{REOPENED}{pool.id}", None) is None:
+            continue
+        for member in world.members_of(pool):
+            world.recall.node_waits.pop(member.name, None)
+        partitions = {partition.id for partition in world.cluster.partitions_of(pool)}
+        for job in world.jobs:
+            if job.partition not in partitions or not job.is_pending:
+                continue
+            if world.recall.delays.pop(str(job.id), None) is None:
+                continue
+            for failure in Failure:
+                world.recall.back_offs.pop(f"j{job.group}/{failure}", None)
+            if job.waits_for_begin_time:
+                yield JobStart(job=job.id, why=f"pool {pool.id} was opened again")
 
 
 def may_launch(world: World, pool: Pool, stem: str) -> bool:

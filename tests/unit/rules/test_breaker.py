@@ -7,7 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from slurm_flex.actions import CreateGroup, CreateInstances, Event, JobComment, MakeRequest
+from slurm_flex.actions import (
+    CreateGroup,
+    CreateInstances,
+    Event,
+    JobComment,
+    JobStart,
+    MakeRequest,
+)
 from slurm_flex.model import Memory, Snapshot
 from slurm_flex.model.memory import Answer, Breaker
 from slurm_flex.plan import close_breaker
@@ -442,3 +449,18 @@ class TestALaunchByName:
         assert not played.memory.launches.get("gx")
         comments = [one.text for one in played.all.of(JobComment)]
         assert any("Spot VM was taken back" in text for text in comments)
+
+
+def test_who_waits_for_a_pools_next_try_comes_at_once_when_a_person_opens_it() -> None:
+    broken = passes(failed(1, NO_PERMISSION, 0))
+    off = world(
+        node("c1-gx-0", "idle~"),
+        job(51, reason="BeginTime", starts="+31m", restarts=1),
+        job(60, reason="BeginTime", starts="+5h"),
+        now="+5m",
+    )
+    opened_by_hand = close_breaker(broken.memory, "gx", NOON + timedelta(minutes=5))
+    played = passes(off, later(off, "30s"), memory=opened_by_hand)
+    starts = [(one.job, one.after) for one in played.all.of(JobStart)]
+    assert starts == [(51, timedelta(0))]  # what a user chose for himself stays
+    assert not [key for key in played.memory.back_offs if key.startswith(("j51/", "gx/"))]
