@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from slurm_flex.actions import Action, DeleteInstances
 from slurm_flex.cluster.model import Pool
@@ -29,7 +30,7 @@ def _hear_answers(world: World, pool: Pool) -> Iterator[Action]:
     world.recall.answers = tuple(a for a in world.recall.answers if a.pool != pool.id)
     for answer in heard:
         error = CloudError(answer.code, answer.message)
-        world.recall.sent.pop(f"{pool.id}/{answer.request or answer.nodes[0]}", None)
+        _forget_what_was_sent(world, answer)
         waiting = [
             m
             for name in answer.nodes
@@ -47,6 +48,21 @@ def _hear_answers(world: World, pool: Pool) -> Iterator[Action]:
             names = tuple(m.name for m in waiting)
             yield from tell_failure(world, pool, key, error, nodes=names, job=_job_on(waiting))
             yield from give_back(world, pool, waiting, key, error)
+
+
+def _forget_what_was_sent(world: World, answer: Answer) -> None:
+    """One createInstances is for what several jobs were noted for."""
+    if answer.request is not None:
+        world.recall.sent.pop(f"{answer.pool}/{answer.request}", None)
+        return
+    for key, sent in list(world.recall.sent.items()):
+        if sent.pool != answer.pool or sent.name is not None:
+            continue
+        left = tuple(name for name in sent.nodes if name not in answer.nodes)
+        if left:
+            world.recall.sent[key] = replace(sent, nodes=left)
+        else:
+            del world.recall.sent[key]
 
 
 def _forget_the_launch(world: World, answer: Answer) -> None:

@@ -464,3 +464,21 @@ def test_who_waits_for_a_pools_next_try_comes_at_once_when_a_person_opens_it() -
     starts = [(one.job, one.after) for one in played.all.of(JobStart)]
     assert starts == [(51, timedelta(0))]  # what a user chose for himself stays
     assert not [key for key in played.memory.back_offs if key.startswith(("j51/", "gx/"))]
+
+
+def test_a_refused_creation_for_several_jobs_leaves_none_of_them_as_asked_for() -> None:
+    spot = pool("gx", size=8, model="SPOT")
+    waiting = world(
+        spot,
+        node("c1-gx-[0-3]", "alloc#"),
+        job(51, nodes="c1-gx-[0-1]", starts="-10s"),
+        job(52, nodes="c1-gx-[2-3]", starts="-10s"),
+    )
+    asked = passes(waiting)
+    (creation,) = asked.all.of(CreateInstances)
+    refusal = Answer("gx", None, creation.nodes, *STOCKOUT, at=NOON)
+    memory = replace(asked.memory, answers=(refusal,))
+    assert not passes(later(waiting, "30s"), memory=memory).memory.sent
+    part = replace(asked.memory, answers=(replace(refusal, nodes=("c1-gx-0", "c1-gx-2")),))
+    left = passes(later(waiting, "30s"), memory=part).memory.sent
+    assert sorted(name for sent in left.values() for name in sent.nodes) == ["c1-gx-1", "c1-gx-3"]
