@@ -51,12 +51,14 @@ class Instance:
 
     @property
     def is_dead(self) -> bool:
-        return self.status in {"TERMINATED", "STOPPED"}
+        """Nothing of it runs, and it stays so until somebody deletes it."""
+        return self.status in {"TERMINATED", "STOPPED", "SUSPENDED"}
 
     @property
     def is_dying(self) -> bool:
+        """On its way to be gone or dead."""
         return self.action == "DELETING" or self.status in {
-            "STOPPING", "SUSPENDING", "SUSPENDED", "DEPROVISIONING", "PENDING_STOP",
+            "STOPPING", "SUSPENDING", "DEPROVISIONING", "PENDING_STOP",
         }  # fmt: skip
 
     @property

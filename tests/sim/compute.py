@@ -85,9 +85,7 @@ class SimCompute:
         if failure is not None:
             self._end(request, "FAILED", now, failure)
             return
-        taken = sum(
-            vm.pool == request.pool and vm.status != "TERMINATED" for vm in self.vms.values()
-        )
+        taken = sum(vm.pool == request.pool and not vm.dead for vm in self.vms.values())
         if any(name in self.vms for name in request.nodes):
             return
         if taken + len(request.nodes) > knobs.capacity(now):
@@ -163,11 +161,11 @@ class SimCompute:
 
     # --- faults
 
-    def kill(self, name: str, now: float) -> None:
-        """A host error: TERMINATED, and nobody repairs it (DO_NOTHING)."""
+    def kill(self, name: str, now: float, status: str = "TERMINATED") -> None:
+        """A host error, or somebody who stops or suspends it; nobody repairs it (DO_NOTHING)."""
         vm = self.vms[name]
-        vm.status, vm.action, vm.died_at = "TERMINATED", "NONE", now
-        self.journal.note(f"VM {name} terminated")
+        vm.status, vm.action, vm.died_at = status, "NONE", now
+        self.journal.note(f"VM {name} {status.lower()}")
 
     def break_host(self, name: str, now: float, back_in: float | None) -> None:
         """A host error with automatic restart: REPAIRING, and RUNNING again unless back_in is None.

@@ -18,6 +18,7 @@ LOOSE = Bounds(
     unwanted=900,
     half_ready=2700,
     static_away=6 * 3600,
+    dead=3600,
     unexplained=1800,
     down=4 * 3600,
 )
@@ -154,7 +155,8 @@ class Chaos:
     def kill_vm(self) -> None:
         name = self._vm()
         if name:
-            self.sim.compute.kill(name, self.sim.now)
+            status = self.dice.choice(["TERMINATED", "TERMINATED", "SUSPENDED"])
+            self.sim.compute.kill(name, self.sim.now, status)
 
     def break_host(self) -> None:
         name = self._vm()

@@ -21,6 +21,8 @@ class Bounds:
     """some VMs of a job run and are billed while the others queue: partial_wait and a little"""
     static_away: float = 1500.0
     """a static node that nobody holds isn't up although there is capacity"""
+    dead: float = 600.0
+    """a dead VM (its disks are billed) whose node is off"""
     unexplained: float = 1200.0
     """a job waits for us, longer than for a boot, without a comment that says so"""
     untrue: float = 900.0
@@ -98,6 +100,9 @@ class Ledger:
                     self.unwanted[name] += step
                     limit = self.bounds.unwanted
                     holds("unwanted", f"{name}/{vm.id}", limit, f"nobody wants the VM {name}")
+            node = slurm.nodes.get(name)
+            if vm.own and vm.dead and node is not None and node.off:
+                holds("dead", f"{name}/{vm.id}", self.bounds.dead, f"the dead VM {name} is left")
         for node in slurm.nodes.values():
             self._watch_node(node, slurm, compute, now, holds)
         self._watch_jobs(slurm, compute, now, holds)

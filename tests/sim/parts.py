@@ -206,7 +206,7 @@ class SimVm:
 
     @property
     def dead(self) -> bool:
-        return self.status == "TERMINATED"
+        return self.status in ("TERMINATED", "STOPPED", "SUSPENDED")
 
     def answers(self, now: float) -> bool:
         return self.status == "RUNNING" and self.slurmd_at is not None and now >= self.slurmd_at

@@ -292,6 +292,67 @@ def test_a_preempted_spot_vm_is_lost_and_no_failure_of_the_pool() -> None:
     sim.check()
 
 
+@pytest.mark.parametrize("status", ["TERMINATED", "STOPPED", "SUSPENDED"])
+@pytest.mark.parametrize("static", [0, 1])
+def test_a_vm_that_somebody_stops_or_suspends_is_replaced_where_it_is_wanted(
+    status: str, static: int
+) -> None:
+    sim = a_site(static=static)
+    job = sim.submit(51, size=1, runtime=3000)
+    sim.run("30m")
+    sim.compute.kill("c1-gx-0", sim.now, status)
+    assert sim.run("2h", until=lambda: job.over), sim.story(job.state)
+    assert (job.state, job.restarts) == ("COMPLETED", 1)
+    sim.run("1h")
+    assert list(sim.compute.vms) == (["c1-gx-0"] if static else [])
+    sim.check()
+
+
+@pytest.mark.parametrize("static", [0, 1])
+def test_a_vm_whose_host_is_never_repaired_is_replaced_where_it_is_wanted(static: int) -> None:
+    """A static node always; a dynamic one would be for the job, which Slurm placed on another.
+
+    The pool isn't blamed.
+    """
+    sim = a_site(static=static)
+    job = sim.submit(51, size=1, runtime=3000)
+    sim.run("30m")
+    old = sim.compute.vms["c1-gx-0"].id
+    sim.compute.break_host("c1-gx-0", sim.now, None)
+    assert sim.run("3h", until=lambda: job.over), sim.story(job.state)
+    assert (job.state, job.restarts) == ("COMPLETED", 1)
+    sim.run("1h")
+    assert [vm.id != old for vm in sim.compute.vms.values()] == [True] * static
+    told = [getattr(one, "event", "") for _, one in sim.did]
+    assert ("VM_REPORT_AND_REPLACEMENT" in told) == bool(static)
+    assert "BREAKER_OPEN" not in told
+    assert not [one for one in sim.memory.launches.get("gx", ()) if one.outcome != "good"]
+    sim.check()
+
+
+def test_an_idle_dynamic_node_whose_host_is_never_repaired_stays_off() -> None:
+    sim = a_site()
+    job = sim.submit(51, size=1, runtime=60)
+    sim.run("1h", until=lambda: job.over)
+    sim.compute.break_host("c1-gx-0", sim.now, None)
+    sim.run("1h")
+    is_clean(sim)
+    assert sim.compute.made == 1
+
+
+def test_a_vm_that_comes_back_from_repair_is_kept() -> None:
+    """Also one that takes nearly as long as it may, and then boots for as long as it may."""
+    sim = a_site(static=1)
+    sim.run("30m")
+    old = sim.compute.vms["c1-gx-0"].id
+    sim.compute.knobs["gx"].boot_delay = 800.0
+    sim.compute.break_host("c1-gx-0", sim.now, 800.0)
+    assert sim.run("1h", until=lambda: sim.node("c1-gx-0").not_responding)
+    assert sim.run("1h", until=lambda: not sim.node("c1-gx-0").not_responding), sim.story("out")
+    assert [vm.id for vm in sim.compute.vms.values()] == [old]
+    sim.check()
+
+
 def test_somebody_elses_vm_request_and_reservation_stay() -> None:
     """Invariant 6."""
     from tests.sim.parts import SimRequest, SimReservation, SimVm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_flex.actions import MakeRequest, NodeDown, NodePowerDown
+from slurm_flex.actions import JobComment, MakeRequest, NodeDown, NodePowerDown
 from slurm_flex.model import Snapshot
 from tests.builders import (
     OWN_FLAGS,
@@ -72,7 +72,11 @@ def test_an_expired_dynamic_node_stays_off_when_no_job_waits() -> None:
     assert not played[4].changes
 
 
-@pytest.mark.parametrize("status", ["STOPPING", "TERMINATED", "STOPPED"])
+DYING = ["STOPPING", "PENDING_STOP", "SUSPENDING", "DEPROVISIONING"]
+DEAD = ["TERMINATED", "STOPPED", "SUSPENDED"]
+
+
+@pytest.mark.parametrize("status", DYING + DEAD)
 def test_a_vm_that_is_ending_or_terminated_counts_as_gone(status: str) -> None:
     """Scenario 78: the same outcome as absent."""
     acts = passes(
@@ -87,15 +91,38 @@ def test_a_vm_that_is_ending_or_terminated_counts_as_gone(status: str) -> None:
     assert acts.nodes(NodePowerDown) == {"c1-gx-0"}
 
 
-def test_the_leftover_of_a_terminated_vm_is_deleted_once_its_node_leaves() -> None:
-    """Scenario 78. With DO_NOTHING nobody else deletes it."""
+@pytest.mark.parametrize("status", DEAD)
+@pytest.mark.parametrize("state", ["down%", "idle~"])
+def test_the_leftover_of_a_dead_vm_is_deleted_once_its_node_leaves(state: str, status: str) -> None:
+    """Scenario 78. With DO_NOTHING nobody else deletes it; a suspended one is billed, too."""
     acts = decide(
         world(
-            node("c1-gx-0", "down%", reason=EXPIRED, since="-30s"),
-            instance("c1-gx-0", "TERMINATED", created="-7d", ends="-1m"),
+            node("c1-gx-0", state, reason=EXPIRED, since="-30s"),
+            instance("c1-gx-0", status, created="-7d", ends="-1m"),
         )
     )
     assert acts.nodes("delete_instances") == {"c1-gx-0"}
+
+
+@pytest.mark.parametrize("status", DYING + DEAD)
+@pytest.mark.parametrize("static", [0, 1])
+def test_a_vm_that_ends_before_its_time_is_lost_whatever_compute_engine_calls_it(
+    status: str, static: int
+) -> None:
+    """A host error, a shutdown in the guest, somebody who stops or suspends it: two looks."""
+    gx = pool("gx", size=2, static=static)
+    runs = job(51, "R", nodes="c1-gx-0", starts="-1h")
+    before = world(gx, node("c1-gx-0", "alloc"), instance("c1-gx-0"), runs)
+    ended = world(gx, node("c1-gx-0", "alloc"), instance("c1-gx-0", status), runs)
+    off = world(gx, node("c1-gx-0", "idle~"), job(51, reason="BeginTime", starts="+3m", restarts=1))
+    played = passes(before, later(ended, "30s"), later(ended, "60s"), later(off, "150s"))
+    assert not played[1].changes
+    assert reasons(played[2]) == {LOST}
+    assert played[2].nodes(NodePowerDown) == {"c1-gx-0"}
+    assert "lost its VM" in played[2].one(JobComment).text
+    assert played[2].nodes("save_console") == ({"c1-gx-0"} if status in DEAD else set())
+    assert played[3].nodes("node_power_up") == ({"c1-gx-0"} if static else set())
+    assert not played.memory.launches.get("gx"), "no fault of the pool's"
 
 
 def test_clocks_may_differ_by_ninety_seconds() -> None:

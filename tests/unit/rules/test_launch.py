@@ -132,6 +132,21 @@ def test_a_vm_on_its_way_counts_as_there(status: str) -> None:
     assert not beside_re_arming(acts)
 
 
+@pytest.mark.parametrize("status", ["TERMINATED", "STOPPED", "SUSPENDED"])
+def test_a_dead_namesake_is_deleted_first(status: str) -> None:
+    """It would stand in the way for ever: nobody else deletes it."""
+    dead = world(
+        node("c1-gx-0", "alloc#"),
+        job(51, nodes="c1-gx-0", starts="-10s"),
+        instance("c1-gx-0", status, created="-2d", ends="+5d"),
+    )
+    gone = world(node("c1-gx-0", "alloc#"), job(51, nodes="c1-gx-0", starts="-10s"), now="+30s")
+    played = passes(dead, gone)
+    assert played[0].nodes("delete_instances") == {"c1-gx-0"}
+    assert not played[0].of(MakeRequest)
+    assert asked(played[1]) == [("c1-gx-0",)]
+
+
 @pytest.mark.parametrize(("status", "action"), [("STOPPING", "NONE"), ("RUNNING", "DELETING")])
 def test_a_dying_namesake_is_waited_for(status: str, action: str) -> None:
     """Scenario 13: never adopted, and no second VM of the same name."""
