@@ -86,7 +86,10 @@ def _is_long_in_repair(world: World, member: Member) -> bool:
 
 def _is_silent(world: World, member: Member) -> bool:
     node, instance = member.node, member.instance
-    if node is None or instance is None or instance.is_in_repair or node.is_rebooting:
+    if node is None or instance is None or node.is_rebooting:
+        return False
+    if instance.is_in_repair:
+        _set_aside(world, member)  # it has the time of a boot from when it runs again
         return False
     says_so = (
         node.is_not_responding
@@ -111,9 +114,8 @@ def _said_at(world: World, member: Member, *, answers: bool) -> datetime | None:
     node, instance = member.node, member.instance
     if node is None or instance is None or node.reason_time is None or not node.has_slurm_reason:
         return None
-    old = f"old-reason/{member.pool.id}/{member.name}/{node.reason_time:%Y%m%dT%H%M%S}"
-    if answers or old in world.recall.last.sightings:
-        world.recall.see(old)
+    if answers or _old_reason(member, node.reason_time) in world.recall.last.sightings:
+        _set_aside(world, member)
         return None
     by_silence = node.is_down and (node.reason or "").startswith(NOT_RESPONDING)
     if not by_silence and not node.is_registration_invalid:
@@ -121,3 +123,13 @@ def _said_at(world: World, member: Member, *, answers: bool) -> datetime | None:
     if instance.created is not None and node.reason_time < instance.created:
         return None
     return node.reason_time
+
+
+def _set_aside(world: World, member: Member) -> None:
+    """What Slurm says now tells nothing of a silence that comes."""
+    if member.node is not None and member.node.reason_time is not None:
+        world.recall.see(_old_reason(member, member.node.reason_time))
+
+
+def _old_reason(member: Member, since: datetime) -> str:
+    return f"old-reason/{member.pool.id}/{member.name}/{since:%Y%m%dT%H%M%S}"

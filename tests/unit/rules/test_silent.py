@@ -199,6 +199,19 @@ def test_two_short_repairs_are_no_long_one() -> None:
     assert not played.all.of_kinds("node_down", "node_power_down", "delete_instances")
 
 
+def test_a_vm_back_from_repair_has_the_time_of_a_boot() -> None:
+    """Slurm has called the node silent since its host broke; the VM is up for a moment."""
+    down = node("c1-gx-0", "down*", reason="Not responding", since="+5m", user="slurm")
+    broken = world(down, instance("c1-gx-0", created="-3h", status="REPAIRING"))
+    boots = world(down, instance("c1-gx-0", created="-3h"))
+    played = passes(
+        *(later(broken, f"{n}m") for n in range(6, 15)),
+        *(later(boots, f"{n}m") for n in range(15, 34)),
+    )
+    gone = [bool(acts.nodes("delete_instances")) for acts in played]
+    assert gone.index(True) == len(range(6, 15)) + 16
+
+
 def test_what_an_admin_holds_stays_held_in_repair() -> None:
     broken = world(
         node("c1-gx-0", "drain", reason="broken cable", user="alice"),
