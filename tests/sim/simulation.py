@@ -255,9 +255,15 @@ class Simulation:
         self.slurm.excluded = {name for name, node in self.slurm.nodes.items() if node.static}
         self.journal.note("the cluster file changes")
 
-    def drain_for_health(self, name: str) -> None:
-        """What the epilog's check and the daemon write on a broken node."""
-        self.scontrol.drain((name,), "slurm-flex: health: GPU 3 fell off the bus", self.now)
+    def drain_for_health(self, name: str, context: str = "epilog") -> None:
+        """What a broken node's own checks write on it."""
+        reason = f"slurm-flex:health: gpu-count: 7 of 8 GPUs answer ({context})"
+        self.scontrol.drain((name,), reason, self.now)
+
+    def fail_prolog(self, name: str) -> None:
+        """The prolog drains its node and exits 1: the job goes back (nohold_on_prolog_fail)."""
+        self.drain_for_health(name, "prolog")
+        self.slurm.fail_jobs(self.node(name), self.now, "failure")
 
     # --- looking back
 

@@ -353,6 +353,56 @@ def test_a_vm_that_comes_back_from_repair_is_kept() -> None:
     sim.check()
 
 
+def fails_each_prolog(sim: Simulation, broken: set[str]) -> Callable[[], bool]:
+    """What these VMs do to each job that starts on them; for `until`, as it happens in between."""
+
+    def look() -> bool:
+        for job in sim.slurm.jobs.values():
+            if job.state != "RUNNING" or job.started != sim.now:
+                continue
+            bad = [name for name in job.nodes if sim.compute.vms[name].id in broken]
+            if bad:
+                sim.fail_prolog(bad[0])
+        return all(job.over for job in sim.slurm.jobs.values())
+
+    return look
+
+
+@pytest.mark.parametrize("static", [0, 3])
+def test_a_vm_that_fails_each_prolog_costs_a_job_that_comes_back_one_restart(static: int) -> None:
+    """Drained once and replaced; the job runs on another VM, and so do those behind it."""
+    sim = a_site(static=static)
+    jobs = [sim.submit(number, size=1, runtime=1200) for number in (51, 52, 53, 54)]
+    sim.run("30m", until=lambda: "c1-gx-0" in sim.compute.vms)
+    broken = {sim.compute.vms["c1-gx-0"].id}
+    assert sim.run("8h", until=fails_each_prolog(sim, broken)), sim.story("not done")
+    assert [job.state for job in jobs] == ["COMPLETED"] * 4
+    assert sorted(job.restarts for job in jobs) == [0, 0, 0, 1]
+    sick = [one for _, one in sim.did if getattr(one, "event", "") == "VM_PROLOG_ERROR"]
+    assert len(sick) == 1
+    assert not {vm.id for vm in sim.compute.vms.values()} & broken
+    sim.check()
+
+
+def test_a_job_that_meets_a_broken_vm_each_time_is_held_once_at_the_limit() -> None:
+    """By default after five; whoever releases it is told what for."""
+    sim = Simulation((pool("gx", size=1, duration="6h"),), bounds=MILD)
+    job = sim.submit(51, size=1, runtime=1200)
+
+    def look() -> bool:
+        if job.state == "RUNNING" and job.started == sim.now:
+            sim.fail_prolog(job.nodes[0])
+        return job.held
+
+    assert sim.run("8h", until=look), sim.story("never held")
+    assert job.restarts == 5
+    assert (job.admin_comment or "").startswith("flex: held after 5 restarts, last: c1-gx-0")
+    sim.run("3h")
+    assert job.held and not sim.busy_vms()
+    assert sim.count("job_hold") == 1
+    sim.check()
+
+
 def test_somebody_elses_vm_request_and_reservation_stay() -> None:
     """Invariant 6."""
     from tests.sim.parts import SimRequest, SimReservation, SimVm
