@@ -6,10 +6,12 @@ an event. Nothing is escaped: our children get argv lists, so quotes and `$(..)`
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
 _ELLIPSIS: Final = "…"
+_WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 def one_line(text: str, limit: int = 200) -> str:
@@ -22,6 +24,12 @@ def one_line(text: str, limit: int = 200) -> str:
     if len(shown) <= limit:
         return shown
     return shown[: max(0, limit - 1)].rstrip() + _ELLIPSIS if limit > 0 else ""
+
+
+def whole_number(text: str) -> int | None:
+    """The number that the text is; None for any other text, and for more than 18 digits: Python
+    refuses to read thousands of them, and nobody means so many."""
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def _is_unprintable(char: str) -> bool:

@@ -160,7 +160,8 @@ def _check_partitions(cluster: Cluster, reader: Reader) -> None:
             what = f'"{part.id}" means something else to Slurm'
             reader.complain(f"{path}.id", what, "give it another id")
         seen.add(part.id)
-        if not part.node_pool_ids and not reader.lenient:
+        lost = reader.is_faulty_below(f"{path}.node_pool_ids")
+        if not part.node_pool_ids and not (reader.lenient or lost):
             reader.complain(f"{path}.node_pool_ids", "is empty", "name at least one node pool")
         for nth, pool_id in enumerate(part.node_pool_ids):
             where = f"{path}.node_pool_ids[{nth}]"

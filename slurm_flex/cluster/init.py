@@ -20,6 +20,7 @@ from slurm_flex.cluster.settings_doc import toml_value
 from slurm_flex.cluster.site import settle
 from slurm_flex.durations import parse_duration
 from slurm_flex.errors import FlexError, InputErrors
+from slurm_flex.text import one_line, whole_number
 
 CLUSTER_FILE: Final = "cluster_config.json"
 
@@ -84,10 +85,13 @@ def new_cluster(answers: Mapping[str, str], *, install_dir: str = "") -> NewClus
     ]
     counts = {}
     for flag in ("min-nodes", "max-nodes"):
-        if given[flag].isdigit():
-            counts[flag] = int(given[flag])
+        count = whole_number(given[flag])
+        if count is not None:
+            counts[flag] = count
         else:
-            errors.append(FlexError(f'"{given[flag]}" is not a number', where=f"--{flag}"))
+            errors.append(
+                FlexError(f'"{one_line(given[flag], 40)}" is not a number', where=f"--{flag}")
+            )
     try:
         parse_duration(given["duration"])
     except FlexError as error:

@@ -105,6 +105,12 @@ class Reader:
         written = as_written(path, self.data)
         return any(isinstance(e, ClusterFileError) and e.path == written for e in self.errors)
 
+    def is_faulty_below(self, path: str) -> bool:
+        """Something has been said of an item of this list: it may lack what the file gives."""
+        written = f"{as_written(path, self.data)}["
+        return any(isinstance(e, ClusterFileError) and e.path.startswith(written)
+                   for e in self.errors)  # fmt: skip
+
     def read(self, shape: Shape, value: object, path: str) -> Any:
         """The value, normalised; None stands for a value that was wrong (and is complained of)."""
         match shape:

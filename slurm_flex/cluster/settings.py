@@ -16,6 +16,7 @@ from slurm_flex.cluster.reader import closest
 from slurm_flex.cluster.setting_fields import SECTIONS, Settings
 from slurm_flex.durations import format_duration
 from slurm_flex.errors import FlexError, InputErrors
+from slurm_flex.text import one_line
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -157,7 +158,13 @@ def _said(item: Any, source: str, text: str) -> FlexError:
         return FlexError(f"{name}: {item['ctx']['error']}", where=where)
     if kind == "literal_error":
         return FlexError(f"{name}: {item['input']!r} is not {item['ctx']['expected']}", where=where)
-    return FlexError(f"{name}: {_limit(item)}", where=where)
+    fix = _about(key) if kind == "string_pattern_mismatch" else ""
+    return FlexError(f"{name}: {_limit(item)}", where=where, fix=fix)
+
+
+def _about(key: str) -> str:
+    """What the setting is, from the text that etc/slurm-flex.toml has of it."""
+    return one_line(Settings.model_fields[key].description or "", 160).rstrip(".")
 
 
 _LIMITS: Final = {
@@ -183,5 +190,5 @@ def _limit(item: Any) -> str:
         limit = "0s" if "timedelta" in repr(limit) else limit  # durations have no other limit
         return f"{shown!r} is out of range, {words} {limit}"
     if kind == "string_pattern_mismatch":
-        return f"{shown!r} is not valid here, see etc/slurm-flex.toml"
+        return f"{one_line(str(shown), 60)!r} is not valid here"
     return f"{shown!r} is not {_KINDS.get(kind, item['msg'])}"

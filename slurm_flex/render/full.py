@@ -15,6 +15,7 @@ from slurm_flex.render.conf_lines import parse_conf
 from slurm_flex.render.names import MAIN_FILE
 from slurm_flex.render.requirements import meeting, requirements
 from slurm_flex.render.resize import Leaving
+from slurm_flex.text import whole_number
 
 _ABOUT: Final[Mapping[str, str]] = {
     "ClusterName": "The prefix of every node's name.",
@@ -81,8 +82,8 @@ def _memory_of_a_node(settings: Settings, pool: Pool) -> int:
     """In MB; 0 where nobody knows it."""
     given = {key.lower(): value for key, value in settings.node_overrides.get(pool.id, {}).items()}
     machine = find_machine(pool.machine_type)
-    own = given.get("realmemory", "")
-    return int(own) if own.isdigit() else machine.real_memory_mb if machine else 0
+    own = whole_number(given.get("realmemory", ""))
+    return own if own is not None else machine.real_memory_mb if machine else 0
 
 
 def _spelt(ours: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:

@@ -12,8 +12,10 @@ from slurm_flex.cluster.settings import Settings
 from slurm_flex.cluster.slurm_keys import Release, knows, spelling
 from slurm_flex.errors import FlexError
 from slurm_flex.hostlist import fold
+from slurm_flex.text import one_line
 
-_TIME: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+# Of more than eight digits each, a time has no meaning to Slurm nor to Python.
+_TIME: Final = re.compile(r"(?:([0-9]{1,8})-)?([0-9]{1,8})(?::([0-9]{1,8}))?(?::([0-9]{1,8}))?")
 _SHORTEST: Final = timedelta(minutes=1)  # Slurm counts time limits in minutes
 
 
@@ -110,7 +112,8 @@ def parse_slurm_time(text: str) -> timedelta | None:
         return None
     found = _TIME.fullmatch(text)
     if found is None:
-        raise FlexError(f'"{text}" is no time', fix="such as 90 (minutes), 04:00:00, 1-12")
+        what = f'"{one_line(text, 40)}" is no time'
+        raise FlexError(what, fix="such as 90 (minutes), 04:00:00, 1-12")
     days, first, second, third = (int(part) if part else None for part in found.groups())
     if days is not None:
         return timedelta(days=days, hours=first or 0, minutes=second or 0, seconds=third or 0)

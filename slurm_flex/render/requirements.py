@@ -13,6 +13,7 @@ from typing import Final
 from slurm_flex.cluster.model import Cluster
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.cluster.slurm_keys import Release
+from slurm_flex.text import whole_number
 
 _DIRECT: Final = 65533  # the largest TreeWidth: no node forwards to another
 
@@ -39,7 +40,7 @@ class Requirement:
         if self.words:
             return not self._missing(value)
         if self.least:
-            return value is not None and value.isdigit() and int(value) >= self.least
+            return (whole_number(value or "") or 0) >= self.least
         return value is not None and value.lower() == self.value.lower()
 
     def line(self, value: str | None) -> str:

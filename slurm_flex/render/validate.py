@@ -14,6 +14,7 @@ from slurm_flex.cluster.slurm_keys import Release, Scope, knows, nearest_key, sp
 from slurm_flex.errors import FlexError
 from slurm_flex.hostlist import HostlistError, expand
 from slurm_flex.render.conf_lines import RECORDS, ConfLine
+from slurm_flex.text import one_line
 
 STATES: Final = frozenset(
     ["CLOUD", "DOWN", "DRAIN", "EXTERNAL", "FAIL", "FAILING", "FUTURE", "UNKNOWN"]
@@ -22,6 +23,7 @@ STATES: Final = frozenset(
 _PARTITION_STATES: Final = frozenset(["UP", "DOWN", "DRAIN", "INACTIVE"])
 _SCOPES: Final[dict[str, Scope]] = {"nodename": "node", "partitionname": "partition"}
 LONGEST_TIMEOUT: Final = 65535
+_DIGITS: Final = 18
 _NUMBER: Final = re.compile(r"-?\d+")
 _TIME: Final = re.compile(r"-?\d+(-\d+)?(:\d+){0,2}")
 _NO_LIMIT: Final = frozenset(["INFINITE", "UNLIMITED"])
@@ -80,8 +82,8 @@ def _timeout(key: str, value: str, line: ConfLine, _: Release) -> Iterator[FlexE
         return
     if not _NUMBER.fullmatch(value):
         yield FlexError(f'{key}: "{value}" is not a number of seconds', where=line.where)
-    elif int(value) > LONGEST_TIMEOUT:
-        what = f"{key}={value} is fatal to slurmctld and to every command"
+    elif len(value) > _DIGITS or int(value) > LONGEST_TIMEOUT:
+        what = f"{key}={one_line(value, 40)} is fatal to slurmctld and to every command"
         yield FlexError(what, where=line.where, fix=f"at most {LONGEST_TIMEOUT}")
 
 

@@ -287,6 +287,11 @@ BROKEN = {
         f"{PART}.node_pool_ids[1]",
         "is the login pool",
     ),
+    "partition over a pool that can't be": (
+        [(f"{PART}.node_pool_ids", ["a3_u"])],
+        f"{PART}.node_pool_ids[0]",
+        "lower-case letters",
+    ),
     "pool twice in a partition": (
         [(f"{PART}.node_pool_ids", ["a3u", "a3u"])],
         f"{PART}.node_pool_ids[1]",

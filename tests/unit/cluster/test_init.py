@@ -107,8 +107,10 @@ def test_what_is_missing_or_no_number_is_told_at_once() -> None:
         ({"min-nodes": "5"}, "min_node_count 5 > max_node_count 2"),
         ({"machine-type": "a3-ultragpu-9g"}, "did you mean a3-ultragpu-8g?"),
         ({"duration": "8d"}, '"30s" to "604800s"'),
-        ({"key": "vault:x"}, "not valid"),
-        ({"image": "debian"}, "not valid"),
+        ({"key": "vault:x"}, 'not valid here (Where a node finds the key: "secret:projects/P/'),
+        ({"image": "debian"}, "not valid here ("),
+        ({"max-nodes": "9" * 5000}, "is not a number"),
+        ({"max-nodes": "²"}, '"²" is not a number'),
     ],
 )
 def test_an_answer_that_does_not_do_is_told_as_in_the_file(

@@ -14,6 +14,7 @@ from slurm_flex.cluster.slurm_keys import parse_release
 from slurm_flex.errors import FlexError
 from slurm_flex.render.conf_lines import ConfLine, logical_lines, parse_conf, read_conf
 from slurm_flex.render.oracle import ask_parser_about, installed_release
+from slurm_flex.render.requirements import Requirement
 from slurm_flex.render.validate import find_faults
 
 VECTORS = Path(__file__).parents[2] / "data" / "vectors" / "conf_parser_probes.tsv"
@@ -167,3 +168,11 @@ class TestTheInstalledParser:
     def test_a_program_that_is_not_there_is_an_error(self) -> None:
         with pytest.raises(FlexError, match="is not installed"):
             ask_parser_about({"slurm.conf": BEFORE}, scontrol=["no-scontrol-here"])
+
+
+@pytest.mark.parametrize("key", ["ResumeTimeout", "SuspendTimeout", "TreeWidth", "SuspendTime"])
+def test_numbers_of_many_digits_are_no_defect_of_ours(key: str) -> None:
+    assert bool(faults(f"{key}={'9' * 5000}\n")) == key.endswith("Timeout")
+    wanted = Requirement("TreeWidth", "why", value="65533", least=50)
+    assert not wanted.is_met_by("9" * 5000)
+    assert not wanted.is_met_by("²")

@@ -336,8 +336,9 @@ def test_slurm_times_go_both_ways() -> None:
     assert parse_slurm_time("1-12") == timedelta(days=1, hours=12)
     assert parse_slurm_time("1-0:30") == timedelta(days=1, minutes=30)
     assert parse_slurm_time("UNLIMITED") is None
-    with pytest.raises(FlexError):
-        parse_slurm_time("soon")
+    for text in ("soon", "9" * 15, "9" * 5000, "1-²", "999999999-00:00:00"):
+        with pytest.raises(FlexError, match="is no time"):
+            parse_slurm_time(text)
 
 
 class TestTheInstalledParserTakesIt:
