@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from slurm_flex.cluster.reader import camel
@@ -43,7 +44,10 @@ def _of(shape: Shape) -> dict[str, Any]:
         case Group():
             return _group(shape)
         case Items():
-            return _described({"type": "array", "items": _of(shape.of)}, shape.about)
+            one = shape.of
+            if isinstance(one, Text):  # in a list an empty string is no absent one
+                one = replace(one, may_be_empty=False)
+            return _described({"type": "array", "items": _of(one)}, shape.about)
         case Pairs():
             scalar = {"type": ["string", "number", "boolean"]}
             found: dict[str, Any] = {"type": "object", "additionalProperties": scalar}

@@ -41,6 +41,8 @@ def test_the_example_is_valid(validator: jsonschema.Draft202012Validator) -> Non
         ("provisioning_model", "STANDARD", False),
         ("scaling_spec", {"minNodeCount": "0", "max_node_count": 3}, True),
         ("scaling_spec", {"min": 0}, False),
+        ("filestores", [""], False),
+        ("node_image", "", True),
         ("labels", {"a": "b"}, True),
         ("labels", ["a"], False),
         ("flex_start_max_duration", "7d", False),
