@@ -94,8 +94,12 @@ _COUNTED = frozenset(failure.value for failure in COUNTS_FOR_BREAKER)
 
 
 def _doubted_check(world: World, pool: Pool) -> tuple[str, str] | None:
-    """The same check failed on several nodes in a short time: the image or the check is broken."""
-    since = (world.now - world.settings.health_breaker_window).isoformat()
+    """The same check failed on several nodes in a short time: the image or the check is broken.
+
+    Since the pool was last opened again: whoever did that knows of those before.
+    """
+    opens = world.now - world.settings.health_breaker_window
+    since = max(opens, world.recall.told.get(f"closed/{pool.id}", opens)).isoformat()
     for key, entries in sorted(world.recall.check_failures.items()):
         pool_id, _, check = key.partition("/")
         nodes = {entry.split(" ")[1] for entry in entries if entry.split(" ")[0] > since}
