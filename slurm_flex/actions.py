@@ -20,16 +20,17 @@ class Stage(IntEnum):
     CANCEL = 0
     TELL = 1
     SAVE = 2
-    DOWN = 3
-    POWER_DOWN = 4
-    UNRESERVE = 5
-    DELETE = 6
-    RESUME = 7
-    START = 8
-    POWER_UP = 9
-    REQUEST = 10
-    RESERVE = 11
-    COMMENT = 12
+    REPORT = 3
+    DOWN = 4
+    POWER_DOWN = 5
+    UNRESERVE = 6
+    DELETE = 7
+    RESUME = 8
+    START = 9
+    POWER_UP = 10
+    REQUEST = 11
+    RESERVE = 12
+    COMMENT = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ class SaveConsole(PoolAction):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportHost(PoolAction):
     KIND = "report_host"
-    STAGE = Stage.SAVE
+    STAGE = Stage.REPORT
     nodes: tuple[str, ...]
 
 

@@ -71,12 +71,12 @@ def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
     kept = held if world.settings.health_partial_node == "replace" else held | shared
     idle = [m for m in sick if not m.is_busy and m.name not in kept]
     world.settle(sick)
+    yield from _keep_consoles(pool, [m for m in idle if not _is_reported(world, m)])
+    if world.settings.report_faulty_hosts:
+        idle = yield from _report_hosts(world, pool, idle)
     if not idle:
         return
     names = tuple(member.name for member in idle)
-    yield SaveConsole(pool=pool.id, nodes=names, why="a health check failed")
-    if world.settings.report_faulty_hosts:
-        yield ReportHost(pool=pool.id, nodes=names, why="a health check failed")
     yield DeleteInstances(pool=pool.id, nodes=names, why="a health check failed")
     yield from force_down(world, idle, REPLACED, "its VM is replaced")
     yield Event(
@@ -85,6 +85,44 @@ def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
         text=one_line("; ".join(sorted({m.node.reason or "" for m in idle if m.node}))),
         why="a health check failed",
     )
+
+
+def _keep_consoles(pool: Pool, members: list[Member]) -> Iterator[Action]:
+    if members:
+        names = tuple(member.name for member in members)
+        yield SaveConsole(pool=pool.id, nodes=names, why="a health check failed")
+
+
+def _report_hosts(
+    world: World, pool: Pool, idle: list[Member]
+) -> Generator[Action, None, list[Member]]:
+    """Report hosts, and tell whose VMs may go now.
+
+    A report is for a VM that runs, and fails if the VM is deleted meanwhile (facts:
+    compute-engine.md): so a pass lies between, or less where the report ends the VM.
+    """
+    running = [m for m in idle if m.instance is not None and m.instance.is_running]
+    new = [m for m in running if not _is_reported(world, m)]
+    if new:
+        names = tuple(member.name for member in new)
+        yield ReportHost(pool=pool.id, nodes=names, why="a health check failed")
+    may_go = []
+    for member in idle:
+        passes = 0
+        if member in new or _is_reported(world, member):
+            passes = world.recall.see(_report(member)).passes
+        if member not in running or passes > 2:
+            may_go.append(member)
+    return may_go
+
+
+def _is_reported(world: World, member: Member) -> bool:
+    return _report(member) in world.recall.last.sightings
+
+
+def _report(member: Member) -> str:
+    incarnation = member.instance.id if member.instance else None
+    return f"reported/{member.pool.id}/{member.name}/{incarnation}"
 
 
 def _clear_off_nodes(world: World, pool: Pool) -> Iterator[Action]:

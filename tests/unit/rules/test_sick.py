@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from slurm_flex.actions import JobComment, JobHold
+from slurm_flex.actions import Event, JobComment, JobHold
 from slurm_flex.model import Job, Snapshot
+from slurm_flex.plan import close_breaker
 from tests.builders import (
+    NOON,
+    Played,
     decide,
     half_seen,
     instance,
@@ -38,6 +42,48 @@ def test_an_idle_node_that_we_drained_is_replaced() -> None:
     assert acts.nodes("delete_instances") == {"c1-gx-0"}
     forced = [one for one in acts.kind("node_power_down") if getattr(one, "how", "") == "force"]
     assert forced
+
+
+@pytest.mark.parametrize("report", [False, True])
+def test_before_the_vm_goes_its_console_is_kept_and_where_the_site_wants_its_host_reported(
+    report: bool,
+) -> None:
+    sick = world(
+        node("c1-gx-0", "drain", reason=BROKEN, since="-5m"),
+        instance("c1-gx-0", created="-2h"),
+        settings={"report_faulty_hosts": True} if report else {},
+    )
+    kinds = [
+        [one.KIND for one in acts.of_kinds("save_console", "report_host", "delete_instances")]
+        for acts in passes(sick, later(sick, "30s"), later(sick, "60s"))
+    ]
+    if report:
+        assert kinds == [["save_console", "report_host"], [], ["delete_instances"]]
+    else:
+        assert kinds[0] == ["save_console", "delete_instances"]
+
+
+@pytest.mark.parametrize("status", ["REPAIRING", "NEW_IN_2031"])
+def test_a_vm_that_its_report_ends_is_deleted_then_and_one_that_doesnt_run_isnt_reported(
+    status: str,
+) -> None:
+    """A report is lost if its VM goes meanwhile (facts: compute-engine.md)."""
+
+    def seen(status: str, now: str) -> Snapshot:
+        return world(
+            node("c1-gx-0", "drain", reason=BROKEN, since="-5m"),
+            instance("c1-gx-0", status, created="-2h"),
+            settings={"report_faulty_hosts": True},
+            now=now,
+        )
+
+    played = passes(seen("RUNNING", "-30s"), seen(status, "now"))
+    assert not played[0].of_kinds("delete_instances", "node_power_down")
+    assert not played[1].of_kinds("save_console", "report_host")
+    assert played[1].nodes("delete_instances") == {"c1-gx-0"}
+    alone = decide(seen(status, "now"))
+    assert not alone.kind("report_host")
+    assert alone.nodes("save_console") == alone.nodes("delete_instances") == {"c1-gx-0"}
 
 
 @pytest.mark.parametrize("state", ["drng", "MIXED+CLOUD+DRAIN", "IDLE+CLOUD+DRAIN+COMPLETING"])
@@ -212,6 +258,66 @@ def test_two_sick_nodes_of_a_small_pool_are_replaced() -> None:
         )
     ).all
     assert acts.nodes("delete_instances") == {"c1-gx-0", "c1-gx-1"}
+
+
+CHECK = "slurm-flex:health: gpu-count: 7 of 8 GPUs answer (prolog)"
+OTHER = "slurm-flex:health: xid: Xid 79 on 0000:5b:00 (epilog)"
+MINUTES = timedelta(minutes=1)
+
+
+def falling_ill(*when: tuple[str, int], reason: str = CHECK, **more: str) -> Played:
+    """c1-gx-N drained by a check of its own so many minutes after noon, in a pool of twenty."""
+    snapshots = []
+    for minute in range(max(after for _, after in when) + 1):
+        ill = [
+            node(f"c1-gx-{number}", "drain", reason=more.get(number, reason), since=f"+{after}m")
+            for number, after in when
+            if after == minute
+        ]
+        others = node("c1-gx-[0-19]", "idle")
+        vms = instance("c1-gx-[0-19]", created="-1d")
+        waits = (node("c1-gx-20", "alloc#"), job(60, nodes="c1-gx-20", starts="-10s"))
+        snapshots.append(
+            world(pool("gx", size=21), others, *ill, vms, *waits, now=f"+{minute}m10s")
+        )
+    return passes(*snapshots)
+
+
+def is_open(played: Played) -> bool:
+    told = [one for one in played.all.of(Event) if one.event == "BREAKER_OPEN"]
+    assert len(told) == ("gx" in played.memory.breakers)
+    return bool(told)
+
+
+def test_the_same_check_on_three_nodes_within_ten_minutes_opens_the_pools_breaker() -> None:
+    """The cause is probably the image or the check: no new VM is asked for. The sick ones go."""
+    played = falling_ill(("1", 0), ("2", 4), ("3", 8))
+    assert is_open(played)
+    breaker = played.memory.breakers["gx"]
+    assert breaker.failure == "health"
+    assert "check gpu-count failed on 3 nodes" in breaker.why
+    assert played.all.nodes("delete_instances") == {"c1-gx-1", "c1-gx-2", "c1-gx-3"}
+
+
+def test_over_more_than_ten_minutes_it_doesnt() -> None:
+    assert not is_open(falling_ill(("1", 0), ("2", 6), ("3", 12)))
+
+
+def test_nor_on_one_node_however_often() -> None:
+    assert not is_open(falling_ill(("1", 0), ("1", 2), ("1", 4), ("1", 6)))
+
+
+def test_nor_do_different_checks() -> None:
+    assert not is_open(falling_ill(("1", 0), ("2", 2), ("3", 4), **{"3": OTHER}))
+
+
+def test_a_person_who_opens_the_pool_again_isnt_overruled_by_the_same_failures() -> None:
+    ill = falling_ill(("1", 0), ("2", 1), ("3", 2))
+    opened = close_breaker(ill.memory, "gx", NOON + 3 * MINUTES)
+    fine = world(pool("gx", size=21), node("c1-gx-[0-19]", "idle"),
+                 instance("c1-gx-[0-19]", created="-1d"), now="+4m")  # fmt: skip
+    played = passes(fine, later(fine, "1m"), memory=opened)
+    assert not played.memory.breakers
 
 
 def test_nothing_is_replaced_on_half_a_picture() -> None:
