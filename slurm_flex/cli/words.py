@@ -12,6 +12,7 @@ from typing import Any
 
 from slurm_flex.cli.advice import time_limit_advice
 from slurm_flex.cli.output import at, said, since, until
+from slurm_flex.health.verdict import is_of_a_part
 
 RETIRED_REASON = "slurm-flex: no longer in the cluster file"
 Facts = Mapping[str, Any]
@@ -50,7 +51,8 @@ def node_story(node: Facts, status: Facts, now: datetime) -> str:
         vm = "its VM is being deleted" if node["vm"] else "no VM any more"
         return f"leaving ({vm}), usable again after SuspendTimeout"
     if phase == "sick":
-        return f"drained by slurm-flex: {node['reason']}; replaced when idle"
+        kept = ", if health_partial_node says so" if is_of_a_part(node["reason"] or "") else ""
+        return f"drained by slurm-flex: {node['reason']}; replaced when idle{kept}"
     if phase == "held":
         who = node["reason_user"] or "somebody"
         return f"held by {who}: {node['reason'] or 'no reason given'}; slurm-flex leaves it alone"

@@ -211,7 +211,8 @@ class Health(_Section):
     max_health_restarts: Annotated[StrictInt, Ge(0)] = 5
     """After so many restarts of a job by failed checks its nodes are drained and kept."""
     health_partial_node: Literal["drain", "replace"] = "drain"
-    """What happens to a node that failed a check under a job which has only a part of its GPUs."""
+    """What happens to a node that failed a check before or after a job with only a part of its
+    GPUs, or while several jobs were on it: drained for a person to see, or replaced when idle."""
     health_breaker_nodes: Count = 3
     """Nodes failing the same check within health_breaker_window before the check is doubted."""
     health_breaker_window: Interval = timedelta(minutes=10)

@@ -102,7 +102,9 @@ def _drain(
         return None
     others = tuple(result.check.name for result in failures[1:])
     first = failures[0]
-    reason = drain_reason(first.check.name, first.finding.text, occasion.context, others)
+    is_part = occasion.has_a_part(node)
+    about = (first.check.name, first.finding.text, occasion.context)
+    reason = drain_reason(*about, others, is_part=is_part)
     return drain(node, reason, environ)
 
 

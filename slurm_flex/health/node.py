@@ -186,6 +186,11 @@ class Occasion:
         expected = node.expected_gpus()
         return bool(expected and self.job_gpus is not None and self.job_gpus >= expected)
 
+    def has_a_part(self, node: Node) -> bool:
+        """Whether the job is known to have some of the node's GPUs and not all of them."""
+        known = self.job_gpus is not None and bool(node.expected_gpus())
+        return known and self.context != "periodic" and not self.has_whole_node(node)
+
 
 def occasion_from(context: str, environ: Mapping[str, str], *, alone: bool = False) -> Occasion:
     """Read slurmd's environment for a prolog, an epilog or a HealthCheckProgram."""

@@ -9,6 +9,7 @@ from typing import Final, Optional
 
 REASON_PREFIX: Final = "slurm-flex:health: "
 REASON_LENGTH: Final = 200
+_PART: Final = ", part of the node"
 
 # scontrol prints `Reason=text [user@time]` between other `Key=value` pairs: a tool's words must not
 # read like either, nor close a quote that somebody puts around them.
@@ -60,20 +61,24 @@ def one_line(text: str, limit: int = REASON_LENGTH) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-def drain_reason(check: str, text: str, context: str, others: tuple[str, ...] = ()) -> str:
+def drain_reason(
+    check: str, text: str, context: str, others: tuple[str, ...] = (), *, is_part: bool = False
+) -> str:
     """The node's drain reason: `slurm-flex:health: CHECK: LINE (CONTEXT)`, at most 200 characters.
 
     others: checks that failed as well; they are named at the end, and the line gives way to them.
+    is_part: whether the job had only a part of the node.
     """
     also = one_line(f"; also {', '.join(others)}", 60) if others else ""
-    tail = f"({context}{also})"
+    tail = f"({context}{_PART if is_part else ''}{also})"
     room = REASON_LENGTH - len(REASON_PREFIX) - len(check) - len(tail) - 3
     line = one_line(f"{one_line(text.translate(_TAMED), room)} {tail}")
     return f"{REASON_PREFIX}{check}: {line}"
 
 
 _REASON: Final = re.compile(
-    re.escape(REASON_PREFIX) + r"([a-z0-9-]+): .*\((prolog|epilog|periodic)(?:; also [^()]*)?\)"
+    re.escape(REASON_PREFIX)
+    + rf"([a-z0-9-]+): .*\((prolog|epilog|periodic)({_PART})?(?:; also [^()]*)?\)"
 )
 _KINDS: Final = {
     "prolog": "VM_PROLOG_ERROR",
@@ -98,3 +103,9 @@ def kind_of_reason(reason: str) -> Optional[str]:
     """The event that a drain reason of ours tells of; None for any other reason."""
     match = _REASON.match(reason)
     return kind_of(match[2], match[1]) if match else None
+
+
+def is_of_a_part(reason: str) -> bool:
+    """Whether a drain reason of ours says that the job had only a part of the node."""
+    match = _REASON.match(reason)
+    return bool(match and match[3])

@@ -23,6 +23,7 @@ from slurm_flex.actions import (
     SaveConsole,
 )
 from slurm_flex.cluster.model import Pool
+from slurm_flex.health.verdict import is_of_a_part
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import Job
 from slurm_flex.rules.release import force_down
@@ -179,11 +180,14 @@ def _let_go_again(world: World) -> Iterator[Action]:
 
 
 def _is_shared(world: World, member: Member) -> bool:
-    """Several jobs were on it when it fell ill: each had only a part of the node.
+    """The job that met the fault had only a part of the node (facts: cluster-json.md).
 
-    Judged when it is first seen ill, and by jobs of which one is still there: those that had all
-    left before have nothing to do with it.
+    By the drain's own word; or else several jobs were on it when it fell ill. Judged when it is
+    first seen ill, by jobs of which one is still there: those that had all left before have nothing
+    to do with it.
     """
+    if is_of_a_part((member.node.reason if member.node else None) or ""):
+        return True
     where = f"{member.pool.id}/{member.name}"
     fell_ill_now = world.recall.see(f"ill/{where}").passes == 1
     was_shared = f"shared/{where}" in world.recall.last.sightings

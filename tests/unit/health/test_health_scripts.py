@@ -88,6 +88,25 @@ def test_a_periodic_look_drains_and_exits_0(install):
     assert install.scontrol.reasons()[0].endswith(" (periodic)")
 
 
+@pytest.mark.parametrize("script", ["prolog", "epilog"])
+@pytest.mark.parametrize(
+    ("job", "whole_node_jobs", "told"),
+    [
+        (ALL_GPUS, False, ""),
+        ({"SLURM_JOB_GPUS": "2,3"}, False, ", part of the node"),
+        ({"SLURM_JOB_GPUS": "2,3"}, True, ""),
+        ({}, False, ""),
+    ],
+)
+def test_the_reason_says_whether_the_job_had_only_a_part(
+    install, script, job, whole_node_jobs, told
+):
+    install.set_node(whole_node_jobs=whole_node_jobs, tools={"dcgmi": "/nowhere"})
+    install.gpus.ecc_error(NODE, 0)
+    install.run(script, **job)
+    assert install.scontrol.reasons()[0].endswith(f" ({script}{told})")
+
+
 def test_what_a_periodic_look_finds_beside_the_gpus_is_a_scans(install):
     install.only_checks("mounts")
     install.set_node(mounts=["/nowhere"])

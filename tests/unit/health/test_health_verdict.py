@@ -1,6 +1,12 @@
 import pytest
 
-from slurm_flex.health.verdict import REASON_PREFIX, drain_reason, kind_of_reason, one_line
+from slurm_flex.health.verdict import (
+    REASON_PREFIX,
+    drain_reason,
+    is_of_a_part,
+    kind_of_reason,
+    one_line,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +62,13 @@ def test_very_many_failures_still_fit():
 )
 @pytest.mark.parametrize("others", [(), ("load",), tuple("abcdefghijklmnopqrstuvwxyz")])
 @pytest.mark.parametrize("text", ["x", "y" * 500, "GPU 3 (epilog) was (prolog", "(", "(prolog)"])
-def test_a_reason_tells_which_event_it_was(context, check, kind, others, text):
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_reason_tells_which_event_it_was(context, check, kind, others, text, is_part):
     """Slurm may add its own words to it later (facts: slurm.md)."""
-    reason = drain_reason(check, text, context, others)
-    assert kind_of_reason(reason) == kind
-    assert kind_of_reason(f"{reason} : ResumeTimeout reached") == kind
+    reason = drain_reason(check, text, context, others, is_part=is_part)
+    assert len(reason) <= 200
+    for seen in (reason, f"{reason} : ResumeTimeout reached"):
+        assert (kind_of_reason(seen), is_of_a_part(seen)) == (kind, is_part)
 
 
 @pytest.mark.parametrize(

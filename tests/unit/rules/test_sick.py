@@ -129,6 +129,26 @@ def test_a_node_of_which_each_job_had_a_part_stays_drained() -> None:
     assert not is_replaced(both, on_it(state=IDLE), on_it(state=IDLE, now="+30s"))
 
 
+@pytest.mark.parametrize("context", ["prolog", "epilog"])
+@pytest.mark.parametrize("also", ["", "; also xid"])
+def test_so_does_one_whose_only_job_had_a_part_unless_the_site_wants_it_replaced(
+    context: str, also: str
+) -> None:
+    """The node says so: only there is known how many of its GPUs the job has."""
+    for how, said, gone in [
+        ("drain", ", part of the node", set()),
+        ("replace", ", part of the node", {"c1-gx-0"}),
+        ("drain", "", {"c1-gx-0"}),
+    ]:
+        reason = f"slurm-flex:health: gpu-ecc: GPU 3 has 2 errors ({context}{said}{also})"
+        ill = world(
+            node("c1-gx-0", "drain", reason=reason, since="-5m"),
+            instance("c1-gx-0", created="-2h"),
+            settings={"health_partial_node": how},
+        )
+        assert passes(*repeat(ill, 4)).all.nodes("delete_instances") == gone
+
+
 def test_unless_the_site_wants_it_replaced() -> None:
     played = [
         on_it(*jobs, state=state, now=now, health_partial_node="replace")
