@@ -35,13 +35,14 @@ def plan(world: World) -> Iterator[Action]:
             if known is not None:
                 yield Unreserve(name=name, why="the pool's wait is over")
             continue
-        if known is not None and world.recall.held_back.get(pool.id) == until:
-            continue
         nodes = tuple(
             m.name
             for m in world.members_of(pool)
             if m.phase is Phase.OFF and not m.static and not world.is_settled(m)
         )
+        is_as_long = world.recall.held_back.get(pool.id) == until
+        if known is not None and is_as_long and set(nodes) <= set(known.nodes):
+            continue
         if nodes:
             world.recall.held_back[pool.id] = until
             yield Reserve(

@@ -113,6 +113,31 @@ class TestRoomForTheNextPool:
         off = world(pool("gx", size=2), *self.off, partitions={"all": "gx"}, now="+70s")
         assert not passes(alone, off).all.of(Reserve)
 
+    def test_with_the_nodes_of_the_failed_request_once_they_are_off(self) -> None:
+        """Else the job takes the very same nodes again."""
+        rest = node("c1-gx-[2-5]", "idle~")
+        failed = self.wide(*self.failed, rest)
+        first = passes(failed)
+        (made,) = first.all.of(Reserve)
+        assert set(made.nodes) == {f"c1-gx-{index}" for index in range(2, 6)}
+        kept = reservation(
+            made.name, ",".join(made.nodes), start=made.start, end=made.end, flags=OWN_FLAGS
+        )
+        off = self.wide(*self.off, rest, kept, now="+70s")
+        second = passes(off, memory=first.memory)
+        (wider,) = second.all.of(Reserve)
+        assert (wider.name, wider.end) == (made.name, made.end)
+        assert set(wider.nodes) == {f"c1-gx-{index}" for index in range(6)}
+        kept = replace(kept, nodes=wider.nodes)
+        again = self.wide(*self.off, rest, kept, now="+80s")
+        assert not passes(again, memory=second.memory).all.of(Reserve)
+
+    @staticmethod
+    def wide(*things: Thing, now: str = "now") -> Snapshot:
+        """Two pools that are larger than the job."""
+        pools = (pool("gx", size=6), pool("gy", size=6))
+        return world(*pools, *things, partitions={"all": "gx,gy"}, now=now)
+
     def test_and_never_nodes_that_are_up(self) -> None:
         up = two_pools(
             node("c1-gx-0", "idle"),
