@@ -188,7 +188,7 @@ class Occasion:
 
     def has_a_part(self, node: Node) -> bool:
         """Whether the job is known to have some of the node's GPUs and not all of them."""
-        known = self.job_gpus is not None and bool(node.expected_gpus())
+        known = bool(self.job_gpus) and bool(node.expected_gpus())
         return known and self.context != "periodic" and not self.has_whole_node(node)
 
 

@@ -96,6 +96,7 @@ def test_a_periodic_look_drains_and_exits_0(install):
         ({"SLURM_JOB_GPUS": "2,3"}, False, ", part of the node"),
         ({"SLURM_JOB_GPUS": "2,3"}, True, ""),
         ({}, False, ""),
+        ({"SLURM_JOB_GPUS": ""}, False, ""),
     ],
 )
 def test_the_reason_says_whether_the_job_had_only_a_part(

@@ -1,10 +1,12 @@
 """Xid lines from the three doors to the kernel's log, since this boot and since the last look."""
 
+import json
 from pathlib import Path
 
 import pytest
 from health_builders import finding, judged, program
 
+from slurm_flex.health.checkfile import SHIPPED_CHECKS
 from slurm_flex.health.kernel_log import parse_kmsg, parse_stamped, reader
 from slurm_flex.health.node import Node
 from slurm_flex.health.run import Output
@@ -261,3 +263,8 @@ def test_a_damaged_cursor_is_a_fresh_one(tmp_path, text):
 def test_a_state_folder_that_cannot_be_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     assert "can't be saved" in (save_cursor(tmp_path / "file", "n", Cursor()) or "")
+
+
+def test_the_check_as_it_is_shipped_knows_the_same_xids():
+    shipped = json.loads((SHIPPED_CHECKS / "14-xid.json").read_text())["options"]
+    assert (tuple(shipped["fatal"]), tuple(shipped["application"])) == (FATAL, APPLICATION)
