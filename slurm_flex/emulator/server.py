@@ -16,6 +16,7 @@ from slurm_flex.emulator.drivers.base import Driver, RecordDriver
 from slurm_flex.emulator.drivers.slurmd import DEFAULT_ARGV, SlurmdDriver
 from slurm_flex.emulator.options import EmulatorOptions
 from slurm_flex.emulator.store import Store
+from slurm_flex.emulator.web.fault_methods import check_methods
 from slurm_flex.emulator.web.service import Service
 from slurm_flex.errors import FlexError
 
@@ -69,6 +70,8 @@ def make_service(options: EmulatorOptions) -> Service:
         return Service(Cloud(world, clock), driver)
     store = Store(options.state)
     if store.load(clock, world, options.knobs):
+        for fault in world.fault_table:  # set under a release that took any
+            check_methods({"name": fault.name, **fault.where})
         _adopt(world, driver)
     return Service(Cloud(world, clock), driver, save=lambda: store.save(clock, world))
 

@@ -80,7 +80,7 @@ class Inside:
 
     def fault(self, name: str, **order: object) -> None:
         """Set a fault from the test's thread."""
-        self.service.cloud.set_fault({"name": name, **order})
+        self.service.set_fault({"name": name, **order})
 
     def _recorded(self, app: Any) -> Any:
         async def recorder(

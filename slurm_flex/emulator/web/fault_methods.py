@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Any, Final
 
 from slurm_flex.emulator.web.calls import ENDPOINTS
@@ -17,6 +16,7 @@ from slurm_flex.errors import FlexError
 
 _OF_OPERATIONS: Final = ("slow_operations", "lost_operations")
 """They look at an operation's type, which is no method's name (facts: compute-engine.md)."""
+_OF_LISTS: Final = ("empty_pages", "stale_lists")
 
 
 def check_methods(order: Mapping[str, Any]) -> None:
@@ -24,12 +24,18 @@ def check_methods(order: Mapping[str, Any]) -> None:
     pattern = order.get("method")
     if pattern is None:
         return
-    of_operations = order.get("name") in _OF_OPERATIONS
-    names = _operation_types() if of_operations else _methods()
+    what, names = _what_it_strikes(order.get("name"))
     if any(fnmatchcase(name, str(pattern)) for name in names):
         return
-    what = "type of operation" if of_operations else "method"
     raise FlexError(f"no {what} here fits {pattern!r}", where="method", fix=_fix(pattern, names))
+
+
+def _what_it_strikes(fault: object) -> tuple[str, tuple[str, ...]]:
+    if fault in _OF_OPERATIONS:
+        return "type of operation", _operation_types()
+    if fault in _OF_LISTS:
+        return "method that lists", _lists()
+    return "method", _methods()
 
 
 def _fix(pattern: object, names: tuple[str, ...]) -> str:
@@ -37,18 +43,25 @@ def _fix(pattern: object, names: tuple[str, ...]) -> str:
     same = [name for name in names if fnmatchcase(name.lower(), lower)]
     near = same or get_close_matches(lower.strip("*"), names, n=3, cutoff=0.4)
     if not near:
-        return f"one of {', '.join(names)}, or a pattern like instances.*"
+        return f"one of {', '.join(names)}, or a pattern like *.{names[0].rsplit('.', 1)[-1]}"
     hint = "; capital letters count" if same else ""
     return f"perhaps {', '.join(near[:3])}{hint}"
 
 
-@lru_cache(maxsize=1)
 def _methods() -> tuple[str, ...]:
     return tuple(sorted({endpoint.name for endpoint in ENDPOINTS}))
 
 
-@lru_cache(maxsize=1)
+def _lists() -> tuple[str, ...]:
+    return tuple(sorted({endpoint.name for endpoint in ENDPOINTS if endpoint.is_list}))
+
+
 def _operation_types() -> tuple[str, ...]:
     """``insert`` for an instance's, ``compute.instanceGroupManagers.patch`` for a group's."""
-    verbs = {name.rsplit(".", 1)[-1] for name in _methods()}
-    return tuple(sorted(verbs | {f"compute.{name}" for name in _methods()}))
+    changes = {e.name for e in ENDPOINTS if e.bucket == "write" and not e.is_list}
+    return tuple(sorted({_operation_type(name) for name in changes}))
+
+
+def _operation_type(method: str) -> str:
+    resource, _, verb = method.partition(".")
+    return verb if resource in ("instances", "instanceTemplates") else f"compute.{method}"

@@ -326,7 +326,17 @@ def test_a_fault_is_used_as_often_as_it_says() -> None:
             "regionInstanceGroupManagerResizeRequests.insert; capital letters count",
         ),
         ({"name": "unavailable", "method": "instance.list"}, "perhaps instances.list"),
-        ({"name": "slow_operations", "method": "patch.*"}, "no type of operation here fits"),
+        ({"name": "unavailable", "method": "?"}, "one of acceleratorTypes.get, "),
+        (
+            {"name": "slow_operations", "method": "instanceGroupManagers.patch"},
+            "no type of operation here fits 'instanceGroupManagers.patch' (perhaps "
+            "compute.instanceGroupManagers.patch, ",
+        ),
+        ({"name": "lost_operations", "method": "instances.get"}, "no type of operation here fits"),
+        (
+            {"name": "empty_pages", "method": "instances.get"},
+            "no method that lists here fits 'instances.get' (perhaps instances.list",
+        ),
     ],
 )
 def test_a_fault_that_is_none_is_refused_with_what_there_is(order: Any, words: str) -> None:

@@ -40,7 +40,7 @@ def test_a_world_is_as_it_was_after_a_restart(tmp_path: Path) -> None:
     here.ask(group, "j1-1", "n-0", "n-1")
     _skip(here.service, 1)
     here.knob(boot_delay="7s", capacity={"us-central1-b/*": "never"})
-    here.service.cloud.set_fault({"name": "stockout", "zone": "us-central1-b", "for": "1h"})
+    here.service.set_fault({"name": "stockout", "zone": "us-central1-b", "for": "1h"})
     here.service.settle()
     before = world_view(here.world)
     again = _here(path)
@@ -51,6 +51,15 @@ def test_a_world_is_as_it_was_after_a_restart(tmp_path: Path) -> None:
     assert [fault.name for fault in again.world.fault_table] == ["stockout"]
     assert again.world.in_use == here.world.in_use
     assert again.request(group, "j1-1")["state"] == "SUCCEEDED"
+
+
+def test_a_state_file_with_a_fault_that_can_strike_nothing_is_refused(tmp_path: Path) -> None:
+    """Written by a release that took any."""
+    here = _here(tmp_path / "state")
+    here.service.cloud.set_fault({"name": "unavailable", "method": "*resizeRequests.insert"})
+    here.service.settle()
+    with pytest.raises(FlexError, match="no method here fits"):
+        _here(tmp_path / "state")
 
 
 def test_what_was_under_way_goes_on_after_a_restart(tmp_path: Path) -> None:
