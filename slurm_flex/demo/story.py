@@ -270,7 +270,7 @@ class Story:
         )
 
     def _is_up(self, name: str) -> bool:
-        off = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_UP", "DOWN", "DRAIN"}
+        off = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DOWN", "DRAIN"}
         return not self._slurm.flags(name) & off
 
     def _is_off(self, name: str) -> bool:

@@ -42,12 +42,15 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "FAIL": ("DOWN",),
     "ERROR": ("DOWN",),
     "NO_RESPOND": ("NOT_RESPONDING",),
-    "POWER_UP": ("POWERING_UP",),
     "POWERED_UP": (),
     "REBOOT": ("REBOOT_REQUESTED",),
     "INVAL": ("INVALID_REG",),
     "MAINTENANCE": ("MAINT",),  # scontrol's word on every release; sinfo says MAINT
 }
+# POWER_UP is asked for, POWERING_UP under way: one thing to us. But a request that is repeated just
+# before the node registers stays on it though it is up; it runs jobs and is suspended as any other
+# (R 24.11.5, 26.05).
+_NOT_UP: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
 KNOWN_FLAGS: Final = frozenset(
     """
     IDLE ALLOCATED MIXED DOWN FUTURE UNKNOWN CLOUD DRAIN COMPLETING NOT_RESPONDING INVALID_REG
@@ -82,6 +85,10 @@ def parse_state(text: str) -> frozenset[str]:
         flags.update(_SUFFIXES[letter] for letter in word[len(bare) :])
         if bare:
             flags.update(_SYNONYMS.get(bare, (bare,)))
+    if "POWER_UP" in flags:
+        flags.remove("POWER_UP")
+        if flags & _NOT_UP:
+            flags.add("POWERING_UP")
     return frozenset(flags)
 
 

@@ -63,7 +63,7 @@ class Life:
 
     def is_up(self, name: str) -> bool:
         flags = self.slurm.flags(name)
-        return not flags & {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_UP", "DOWN"}
+        return not flags & {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DOWN"}
 
     def is_off(self, name: str) -> bool:
         flags = self.slurm.flags(name)

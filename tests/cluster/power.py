@@ -28,6 +28,8 @@ def hosts(hostlist: str) -> list[str]:
 
 
 def resume(folder: Path, name: str) -> None:
+    if (folder / f"vm-{name}.pid").exists():
+        return  # asked for once more: ResumeTimeout starts anew
     with (folder / "log" / f"vm-{name}.out").open("ab") as log:
         vm = subprocess.Popen(
             [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,15 @@ def layout(programs: Programs) -> Layout:
 def slurm(release: str, power_programs: Programs) -> Iterator[Controller]:
     with Controller(layout(power_programs), release=release) as controller:
         yield controller
+
+
+@pytest.fixture
+def no_boot(slurm: Controller) -> Iterator[Path]:
+    """While this file is there no VM boots."""
+    path = slurm.folder / "no-boot"
+    path.touch()
+    yield path
+    path.unlink(missing_ok=True)
 
 
 def backend_of(slurm: Controller, timeout: timedelta = timedelta(seconds=20)) -> ScontrolController:
@@ -156,13 +166,18 @@ def test_an_expired_node_gives_its_job_back_at_once(
 
 
 def test_nodes_are_powered_up_and_let_go_in_every_way(
-    slurm: Controller, backend: ScontrolController
+    slurm: Controller, backend: ScontrolController, no_boot: Path
 ) -> None:
     pair = ["c1-gx-1", "c1-gx-2"]
-    for _ in range(2):  # the second re-arms ResumeTimeout
-        assert backend.node_power_up(pair) == ()
-    slurm.wait_for_node("c1-gx-1", SOON, lacks="POWERING_UP+POWERED_DOWN+POWER_UP+NOT_RESPONDING")
-    slurm.wait_for_node("c1-gx-2", SOON, lacks="POWERING_UP+POWERED_DOWN+POWER_UP+NOT_RESPONDING")
+    assert backend.node_power_up(pair) == ()
+    for name in pair:
+        slurm.wait_for_node(name, SOON, has="POWERING_UP")
+    assert backend.node_power_up(pair) == ()  # re-arms ResumeTimeout
+    for name in pair:  # else the request stays on a node that is up (R 24.11.5, 26.05)
+        slurm.wait_for_node(name, SOON, has="POWERING_UP", lacks="POWER_UP")
+    no_boot.unlink()
+    for name in pair:
+        slurm.wait_for_node(name, SOON, lacks="POWERING_UP+POWERED_DOWN+NOT_RESPONDING")
     assert node(backend, "c1-gx-1").boot_time is not None
     assert backend.node_resume(pair) == ()  # neither is down
     assert backend.node_idle(pair) == ()  # neither is off
@@ -179,12 +194,10 @@ def test_nodes_are_powered_up_and_let_go_in_every_way(
 
 
 def test_a_job_that_was_placed_just_before_its_node_is_drained_stays_there(
-    slurm: Controller, backend: ScontrolController
+    slurm: Controller, backend: ScontrolController, no_boot: Path
 ) -> None:
     """A plain drain sends it back, with 120 s to wait (R 24.11.5, 26.05)."""
     pair = ["c1-gx-1", "c1-gx-2"]
-    no_boot = slurm.folder / "no-boot"
-    no_boot.touch()
     assert backend.node_power_up(pair) == ()
     for name in pair:
         slurm.wait_for_node(name, SOON, has="POWERING_UP")

@@ -134,7 +134,7 @@ class Watch:
         return all(self.flags(n) >= _OFF and "POWERING_DOWN" not in self.flags(n) for n in nodes)
 
     def is_up(self, *nodes: str) -> bool:
-        away = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_UP", "POWER_DOWN", "DOWN"}
+        away = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN", "DOWN"}
         return all(not self.flags(node) & away for node in nodes)
 
     def job(self, job: int) -> Record:

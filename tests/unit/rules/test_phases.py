@@ -40,6 +40,13 @@ TABLE = {
     ("idle%", None): "leaving leaving leaving leaving leaving leaving leaving",
     ("down%", "slurm-flex: lost"): "leaving leaving leaving leaving leaving leaving leaving",
     ("idle#", None): "asked queued booting booting asked asked asked",
+    ("IDLE+CLOUD+POWER_UP+POWERED_DOWN", None): "asked queued booting booting asked asked asked",
+    ("IDLE+CLOUD+POWERING_DOWN+POWER_UP", None): (
+        "leaving leaving leaving leaving leaving leaving leaving"
+    ),
+    # A request that was repeated just before the node registered stays on it (R 24.11.5, 26.05).
+    ("IDLE+CLOUD+POWER_UP", None): "ending ending up up ending ending ending",
+    ("MIXED+CLOUD+POWER_UP", None): "ending ending up up ending ending ending",
     ("alloc#", None): "asked queued booting booting asked asked asked",
     ("alloc~", None): "asked queued booting booting asked asked asked",
     ("mix~", None): "asked queued booting booting asked asked asked",
