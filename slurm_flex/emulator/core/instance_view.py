@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from slurm_flex.emulator.core.records import Instance
@@ -55,9 +56,12 @@ def body(world: World, instance: Instance, wire: Wire) -> Json:
 
 def fingerprint(instance: Instance, part: str) -> str:
     """Changes when that part changes."""
-    changes = instance.changes.get(part, 0)
-    digest = hashlib.sha256(f"{instance.id}/{part}/{changes}".encode()).digest()
-    return base64.b64encode(digest[:8]).decode()
+    return _fingerprint(f"{instance.id}/{part}/{instance.changes.get(part, 0)}")
+
+
+@lru_cache(maxsize=1 << 16)
+def _fingerprint(state: str) -> str:
+    return base64.b64encode(hashlib.sha256(state.encode()).digest()[:8]).decode()
 
 
 def _scheduling(instance: Instance, given: Json) -> Json:
