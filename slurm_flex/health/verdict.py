@@ -94,9 +94,14 @@ def kind_of(context: str, check: str) -> str:
     The names come without definitions (facts: cluster-json.md). A look that isn't a job's is a
     scan; what it finds of the GPUs, which are watched while jobs run, has a name of its own.
     """
-    if context == "periodic" and _OF_GPUS.match(check):
+    if context == "periodic" and is_of_gpus(check):
         return "VM_CONTINUOUS_GPU_ERROR"
     return _KINDS[context]
+
+
+def is_of_gpus(check: str) -> bool:
+    """Whether a check is about GPUs, by its name."""
+    return bool(_OF_GPUS.match(check.lower()))
 
 
 def kind_of_reason(reason: str) -> Optional[str]:

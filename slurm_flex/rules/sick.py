@@ -23,7 +23,7 @@ from slurm_flex.actions import (
     SaveConsole,
 )
 from slurm_flex.cluster.model import Pool
-from slurm_flex.health.verdict import is_of_a_part
+from slurm_flex.health.verdict import is_of_a_part, is_of_gpus
 from slurm_flex.member import Member, Phase
 from slurm_flex.model import Job
 from slurm_flex.rules.release import force_down
@@ -83,7 +83,7 @@ def _judge(world: World, pool: Pool, sick: list[Member]) -> Iterator[Action]:
     yield Event(
         event="VM_REPORT_AND_REPLACEMENT",
         nodes=names,
-        text=one_line("; ".join(sorted({m.node.reason or "" for m in idle if m.node}))),
+        text=one_line("; ".join(sorted({_reason(m) for m in idle}))),
         why="a health check failed",
     )
 
@@ -97,16 +97,19 @@ def _keep_consoles(pool: Pool, members: list[Member]) -> Iterator[Action]:
 def _report_hosts(
     world: World, pool: Pool, idle: list[Member]
 ) -> Generator[Action, None, list[Member]]:
-    """Report hosts, and tell whose VMs may go now.
+    """Report hosts of broken GPUs, and tell whose VMs may go now.
 
     A report is for a VM that runs, and fails if the VM is deleted meanwhile (facts:
     compute-engine.md): so a pass lies between, or less where the report ends the VM.
     """
-    running = [m for m in idle if m.instance is not None and m.instance.is_running]
+    running = [
+        m
+        for m in idle
+        if m.instance is not None and m.instance.is_running and is_of_gpus(_failed_check(m))
+    ]
     new = [m for m in running if not _is_reported(world, m)]
-    if new:
-        names = tuple(member.name for member in new)
-        yield ReportHost(pool=pool.id, nodes=names, why="a health check failed")
+    for member in new:
+        yield ReportHost(pool=pool.id, nodes=(member.name,), why=one_line(_reason(member)))
     may_go = []
     for member in idle:
         passes = 0
@@ -186,7 +189,7 @@ def _is_shared(world: World, member: Member) -> bool:
     first seen ill, by jobs of which one is still there: those that had all left before have nothing
     to do with it.
     """
-    if is_of_a_part((member.node.reason if member.node else None) or ""):
+    if is_of_a_part(_reason(member)):
         return True
     where = f"{member.pool.id}/{member.name}"
     fell_ill_now = world.recall.see(f"ill/{where}").passes == 1
@@ -220,9 +223,7 @@ def _note_failure(world: World, pool: Pool, member: Member) -> None:
     for job_id in sorted(who_met_it(world, member)):
         key = str(job_id)
         world.recall.health_restarts[key] = world.recall.health_restarts.get(key, 0) + 1
-    match = _CHECK.match((member.node.reason if member.node else None) or "")
-    check = match[1] if match else "unnamed"
-    key = f"{pool.id}/{check}"
+    key = f"{pool.id}/{_failed_check(member)}"
     since = world.now - world.settings.health_breaker_window
     recent = [
         entry
@@ -230,6 +231,15 @@ def _note_failure(world: World, pool: Pool, member: Member) -> None:
         if datetime.fromisoformat(entry.split(" ")[0]) > since
     ]
     world.recall.check_failures[key] = (*recent, f"{world.now.isoformat()} {member.name}")
+
+
+def _failed_check(member: Member) -> str:
+    match = _CHECK.match(_reason(member))
+    return match[1] if match else "unnamed"
+
+
+def _reason(member: Member) -> str:
+    return (member.node.reason if member.node else None) or ""
 
 
 def _hold_jobs_at_their_limit(
@@ -255,7 +265,7 @@ def _hold_jobs_at_their_limit(
             if job.id not in asked:
                 asked.add(job.id)
                 yield JobHold(job=job.id, why=f"restarted {limit} times by failed health checks")
-                reason = (member.node.reason if member.node else None) or "a health check"
+                reason = _reason(member) or "a health check"
                 told = f"held after {limit} restarts, last: {member.name} {reason}"
                 yield from last_words(world, job, told, why="the user must look")
     return kept

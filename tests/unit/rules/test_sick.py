@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from slurm_flex.actions import Event, JobComment, JobHold
+from slurm_flex.actions import Event, JobComment, JobHold, ReportHost
 from slurm_flex.model import Job, Snapshot
 from slurm_flex.plan import close_breaker
 from tests.builders import (
@@ -61,6 +61,23 @@ def test_before_the_vm_goes_its_console_is_kept_and_where_the_site_wants_its_hos
         assert kinds == [["save_console", "report_host"], [], ["delete_instances"]]
     else:
         assert kinds[0] == ["save_console", "delete_instances"]
+
+
+def test_only_broken_gpus_are_reported_each_with_what_the_check_found() -> None:
+    """A full disk is no fault of the host."""
+    reasons = {
+        "c1-gx-0": "slurm-flex:health: gpu-ecc: GPU 3 has 2 uncorrectable ECC errors (epilog)",
+        "c1-gx-1": "slurm-flex:health: disk: / is 97 % full (epilog)",
+    }
+    sick = world(
+        *(node(name, "drain", reason=said, since="-5m") for name, said in reasons.items()),
+        instance("c1-gx-[0-1]", created="-2h"),
+        settings={"report_faulty_hosts": True},
+    )
+    acts = decide(sick)
+    (report,) = acts.of(ReportHost)
+    assert (report.nodes, report.why) == (("c1-gx-0",), reasons["c1-gx-0"])
+    assert acts.nodes("delete_instances") == {"c1-gx-1"}
 
 
 @pytest.mark.parametrize("status", ["REPAIRING", "NEW_IN_2031"])
