@@ -59,7 +59,7 @@ demo: install
 test: install
 	status=0
 	$(VENV)/bin/pytest -n 2 --dist loadfile -m 'not cluster' $(TEST_FLAGS) || status=$$?
-	$(VENV)/bin/pytest -n 6 --dist loadgroup -m cluster $(TEST_FLAGS) || status=$$?
+	$(VENV)/bin/pytest -n 4 --dist loadgroup -m cluster $(TEST_FLAGS) || status=$$?
 	exit $$status
 
 lint: install

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _shares(item: pytest.Function) -> str:
     """Tests that share a world, or are told side by side, are played by one process.
 
-    All of them wait for Slurm most of their time: -n 6 --dist loadgroup keeps two cores half busy.
+    All of them wait for Slurm most of their time: -n 4 leaves two cores half idle.
     """
     return next((name for name in ("world_of_life", "running") if name in item.fixturenames), "own")
 

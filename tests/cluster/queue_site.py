@@ -11,7 +11,7 @@ from slurm_flex.demo.world import World
 from tests.cluster.side_by_side import Stage
 
 RESUME_TIMEOUT = timedelta(seconds=15)
-MAX_QUEUE_WAIT = timedelta(seconds=40)
+MAX_QUEUE_WAIT = timedelta(seconds=55)
 PARTIAL_WAIT = timedelta(seconds=15)
 QUOTA_BACKOFF = timedelta(seconds=8)
 LAUNCHES = 3

@@ -57,7 +57,7 @@ def test_a_job_without_capacity_keeps_its_place_beyond_resume_timeout_and_whoeve
 
     # Past max_queue_wait it asks anew, and then there is capacity.
     queue.until(lambda: queue.state(patient) == "PENDING", "sent back", MAX_QUEUE_WAIT)
-    tells_why(queue, patient, "no answer for 40 s")
+    tells_why(queue, patient, "no answer for 55 s")
     faults.clear(stockout)
     queue.until(lambda: queue.request(f"j{patient}-2"), "asked for again", TICK)
     queue.until(lambda: queue.state(patient) == "COMPLETED", "it runs", TICK)
@@ -198,7 +198,7 @@ def test_a_job_that_waited_too_long_goes_to_the_partitions_next_pool(queue: Watc
     queue.until(
         lambda: queue.state(job) == "PENDING", "sent back", MAX_QUEUE_WAIT + timedelta(seconds=15)
     )
-    tells_why(queue, job, "retry at", "no answer for 40 s")
+    tells_why(queue, job, "retry at", "no answer for 55 s")
     queue.until(lambda: queue.vms("second"), "a VM of the second pool", TICK)
     assert queue.nodes_of(job) == ("c1-second-0",)
     assert not queue.live("first")
