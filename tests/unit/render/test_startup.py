@@ -16,6 +16,8 @@ import pytest
 from slurm_flex.cluster import Cluster, parse_cluster
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.cluster.storage import (
+    FILESTORE,
+    LUSTRE,
     Mount,
     Share,
     filestore_share,
@@ -23,6 +25,7 @@ from slurm_flex.cluster.storage import (
     mounts_of,
     names_of,
     resolve_storage,
+    services_of,
 )
 from slurm_flex.errors import FlexError, InputErrors
 from slurm_flex.health.node import NODE_FIELDS
@@ -260,3 +263,48 @@ class TestStorage:
         assert [error.where.rpartition("/")[2] for error in caught.value.errors] == ["data", "fast"]
         alone = resolve_storage(cluster(), fetch)
         assert alone == {HOME: Share("lustre", "1.2.3.4@tcp:/h")}
+
+    @pytest.mark.parametrize(
+        ("answers", "what", "fix"),
+        [
+            (
+                {"file": FlexError("HTTP 404", fix="look"), "lustre": FlexError("off", fix="on")},
+                "as Filestore: HTTP 404; as Lustre: off",
+                "look, or on",
+            ),
+            ({"file": FlexError("gone"), "lustre": FlexError("gone")}, "gone", ""),
+            (
+                {"file": {"state": "CREATING"}, "lustre": FlexError("HTTP 404", fix="look")},
+                "the Filestore instance has no address or no share yet (state CREATING)",
+                "wait until it is READY",
+            ),
+            (
+                {"file": FlexError("HTTP 404", fix="look"), "lustre": {"state": "CREATING"}},
+                "the Lustre instance has no mount point yet (state CREATING)",
+                "wait until it is ACTIVE",
+            ),
+        ],
+    )
+    def test_a_home_of_either_kind_that_cant_be_had_is_told_as_both(
+        self, answers: dict[str, Any], what: str, fix: str
+    ) -> None:
+        def fetch(url: str) -> Mapping[str, Any]:
+            answer = answers[url.removeprefix("https://").partition(".")[0]]
+            if isinstance(answer, FlexError):
+                raise answer
+            found: Mapping[str, Any] = answer
+            return found
+
+        with pytest.raises(InputErrors) as caught:
+            resolve_storage(cluster(), fetch)
+        [error] = caught.value.errors
+        assert (error.what, error.fix) == (what, fix)
+
+    def test_a_url_or_a_pools_list_says_which_kind_an_instance_is(self) -> None:
+        url = "https://{}.googleapis.com/v1/{}"
+        homes = (HOME, url.format("file", HOME), url.format("lustre", HOME))
+        found = [services_of(cluster(home_directory_storage=home), HOME) for home in homes]
+        assert found == [(FILESTORE, LUSTRE), (FILESTORE,), (LUSTRE,)]
+        given = cluster({"filestores": [DATA], "lustres": [FAST]})
+        assert services_of(given, DATA) == (FILESTORE,)
+        assert services_of(given, FAST) == (LUSTRE,)
