@@ -149,7 +149,7 @@ def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]
         m.name for m in ours if m.instance is not None and m.instance.action != "DELETING"
     )
     for member in failed:
-        if not maintenance.has_begun(world, member):
+        if not _is_its_hosts_fault(world, member):
             recall.count_launch(pool.id, _launch_of(world, member), Failure.BOOT.value)
         recall.once(f"died/{member.name}/{_incarnation(world, member)}")
     if present:
@@ -178,6 +178,12 @@ def _give_up(world: World, pool: Pool, failed: list[Member]) -> Iterator[Action]
         reason = f"slurm-flex: {WHY}"
         yield NodePowerDown(nodes=given_up, how="force", reason=reason, why="back to idle")
     world.settle(failed)
+
+
+def _is_its_hosts_fault(world: World, member: Member) -> bool:
+    """That says nothing about the pool's image."""
+    in_repair = member.instance is not None and member.instance.is_in_repair
+    return in_repair or maintenance.has_begun(world, member)
 
 
 def _is_down(member: Member) -> bool:

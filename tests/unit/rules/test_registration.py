@@ -40,6 +40,15 @@ def test_a_vm_past_boot_timeout_has_failed_to_boot() -> None:
     assert all("boot" in getattr(one, "reason", "") for one in acts.of_kinds(*RELEASED))
 
 
+@pytest.mark.parametrize(("status", "counted"), [("RUNNING", 1), ("REPAIRING", 0)])
+def test_a_host_that_breaks_under_a_boot_is_no_fault_of_the_pools(
+    status: str, counted: int
+) -> None:
+    played = passes(*repeat(world(*booting(instance("c1-gx-0", status, created="-16m"))), 2))
+    assert played.all.nodes("delete_instances") == {"c1-gx-0"}
+    assert len(played.memory.launches.get("gx", ())) == counted
+
+
 def test_a_job_whose_node_failed_to_boot_is_delayed() -> None:
     bad = world(*booting(instance("c1-gx-0", created="-16m")))
     back = world(
