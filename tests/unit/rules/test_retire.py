@@ -46,6 +46,13 @@ def test_the_vm_of_a_node_that_is_off_is_deleted_when_it_is_old_enough() -> None
     assert not decide(young).of(DeleteInstances)
 
 
+@pytest.mark.parametrize("state", ["idle%", "idle~"])
+@pytest.mark.parametrize("status", ["REPAIRING", "RUNNING", "SUSPENDED", "TERMINATED"])
+def test_a_vm_that_is_wanted_no_more_goes_whatever_its_status(state: str, status: str) -> None:
+    seen = world(node("c1-gx-0", state), instance("c1-gx-0", status, created="-5m"))
+    assert decide(seen).nodes(DeleteInstances) == {"c1-gx-0"}
+
+
 def test_flags_that_come_and_go_change_nothing_about_off() -> None:
     """Scenario 57: PLANNED, RESERVED, NOT_RESPONDING, and one of a release to come."""
     for flag in ("PLANNED", "RESERVED", "NOT_RESPONDING", "SPARKLING"):

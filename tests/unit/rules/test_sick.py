@@ -281,6 +281,22 @@ def test_a_fifth_of_a_pool_sick_at_once_is_not_believed() -> None:
     assert acts.kind("event"), "somebody should hear of it"
 
 
+@pytest.mark.parametrize(("size", "replaced"), [(14, False), (15, True)])
+def test_a_fifth_itself_is_believed_and_a_crowd_is_told_of_once(size: int, replaced: bool) -> None:
+    sick = world(
+        pool("gx", size=size),
+        node("c1-gx-[0-2]", "drain", reason=BROKEN, since="-5m"),
+        node(f"c1-gx-[3-{size - 1}]", "idle"),
+        instance(f"c1-gx-[0-{size - 1}]", created="-2h"),
+    )
+    acts = passes(*repeat(sick, 4)).all
+    assert bool(acts.nodes("delete_instances")) == replaced
+    told = [one.text for one in acts.of(Event) if one.event == "POOL_SICK"]
+    assert told == (
+        [] if replaced else ["3 nodes are sick at once: none is replaced, a person must look"]
+    )
+
+
 def test_two_sick_nodes_of_a_small_pool_are_replaced() -> None:
     """More than a fifth, but fewer than three."""
     acts = passes(
