@@ -36,6 +36,7 @@ def main() -> int:
         node = gpus.node_file(NODE)
         node["tools"]["dcgmi"] = "/nonexistent/dcgmi"
         node.update(state=str(folder / "state"), machine_type="a3-megagpu-8g")
+        node["checks"] = [str(a_patient_load_check(folder / "checks"))]
         (folder / "node.json").write_text(json.dumps(node))
         environ = {
             "SLURMD_NODENAME": NODE,
@@ -48,6 +49,15 @@ def main() -> int:
     print(f"prolog on a healthy node, {runs} runs: median {median:.0f} ms, slowest", end=" ")
     print(f"{max(spans):.0f} ms (limit {LIMIT_MS} ms in the median)")
     return 0 if median <= LIMIT_MS else 1
+
+
+def a_patient_load_check(folder: Path) -> Path:
+    """This machine may be busy with whatever ran before: that is no finding here."""
+    load = json.loads((ROOT / "etc/health.d/30-load.json").read_text())
+    load["options"]["per_processor"] = 1000
+    folder.mkdir()
+    (folder / "30-load.json").write_text(json.dumps(load))
+    return folder
 
 
 def run(environ: dict[str, str]) -> float:
