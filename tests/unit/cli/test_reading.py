@@ -145,6 +145,34 @@ def test_why_a_node_is_as_it_is(site: Site) -> None:
     assert site.call("why", "c1-gx-4", "--json").data["reason_is_ours"] is False
 
 
+@pytest.mark.parametrize(
+    ("drain", "status", "says"),
+    [
+        (None, "REPAIRING", "its host has broken: Compute Engine restarts the VM, or it is repl"),
+        (
+            "slurm-flex:health: xid: Xid 79 (epilog)",
+            "RUNNING",
+            "Xid 79 (epilog); replaced when idle",
+        ),
+        (
+            "slurm-flex:health: xid: Xid 79 (epilog, part of the node)",
+            "RUNNING",
+            "replaced when idle, if health_partial_node says so",
+        ),
+    ],
+)
+def test_a_node_with_a_broken_host_or_gpu_says_what_comes(
+    site: Site, drain: str | None, status: str, says: str
+) -> None:
+    site.publish(
+        world(
+            node("c1-gx-0", "drain" if drain else "idle*", reason=drain, since="-1m"),
+            instance("c1-gx-0", status),
+        )
+    )
+    assert says in site.call("why", "c1-gx-0").out
+
+
 def test_a_node_that_ends_by_its_hosts_maintenance_says_so(site: Site) -> None:
     site.publish(world(node("c1-gx-0", "idle"), instance("c1-gx-0", maintenance="+5h")))
     assert "up, ends in 5 h (host maintenance)" in site.call("nodes").out
