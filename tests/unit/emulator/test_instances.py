@@ -291,3 +291,5 @@ def test_the_console_tells_of_the_boot_and_is_read_from_an_offset() -> None:
     rest = here.ok("GET", f"{ZONE}/instances/n-0/serialPort", start="10")
     assert rest["contents"] == whole["contents"][10:]
     assert rest["next"] == whole["next"] == str(len(whole["contents"]))
+    last = here.ok("GET", f"{ZONE}/instances/n-0/serialPort", start="-10")
+    assert last["contents"] == whole["contents"][-10:], "negative: from its end"
