@@ -27,7 +27,7 @@ from slurm_flex.demo.ports import free_ports
 from slurm_flex.demo.release_tree import SYSTEM_PATH, host_release, release_tree
 from slurm_flex.demo.rendered import read_rendered
 from slurm_flex.demo.slurm_conf import FAKE_GPUS, conf_files
-from slurm_flex.demo.world_space import WorldSpace
+from slurm_flex.demo.world_space import WorldSpace, user_env
 
 _UP: Final = timedelta(seconds=30)
 # A shutdown waits 10 s for power programs that are still running (22.05).
@@ -39,6 +39,7 @@ class Controller(Commands):
 
     folder: private; holds slurm.conf, state and logs. conf_path: slurm.conf. nodes: every node's
     name. bin_dir: wrappers of Slurm's commands, for programs outside the world. space: the world.
+    user: SlurmUser.
     """
 
     def __init__(self, layout: Layout, *, release: str | None = None) -> None:
@@ -54,7 +55,8 @@ class Controller(Commands):
         self.nodes: tuple[str, ...] = ()
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._slurmctld: subprocess.Popen[bytes] | None = None
-        self.space = WorldSpace(tree=tree)
+        self.user = layout.slurm_user
+        self.space = WorldSpace(tree=tree, for_users=self.user != "root")
         self.folder = self.space.folder
         self.conf_path = self.folder / "slurm.conf"
         self.bin_dir = self.folder / "bin"
@@ -91,9 +93,8 @@ class Controller(Commands):
 
     def start(self) -> None:
         """Start slurmctld, with the state that an earlier one left; returns when it answers."""
-        self._slurmctld = self._popen(
-            [self._path("slurmctld"), "-D", "-f", str(self.conf_path)], "slurmctld.out"
-        )
+        argv = [self._path("slurmctld"), "-D", "-f", str(self.conf_path)]
+        self._slurmctld = self._popen(argv, "slurmctld.out", user=self.user)
         self.wait_for(self._answers, _UP, "slurmctld answers")
 
     def stop(self) -> None:
@@ -118,9 +119,13 @@ class Controller(Commands):
             return pid if self.space.owns(pid) else None
         return None
 
-    def argv(self, program: str, *args: str) -> list[str]:
+    def argv(self, program: str, *args: str, user: str = "") -> list[str]:
         """The argv that runs one of Slurm's programs, of this release, in this world."""
-        return self.space.enter([self._path(program), *args])
+        return self.space.enter([self._path(program), *args], user=user)
+
+    def of_user(self, name: str) -> Commands:
+        """Slurm's commands as somebody else types them."""
+        return _OfUser(self, name)
 
     def slurmd_argv(self, name: str = "{name}", *, extra: Sequence[str] = ()) -> list[str]:
         """The argv of a whole VM: ``slurmd -b`` and its steps, in a PID namespace of their own.
@@ -157,12 +162,14 @@ class Controller(Commands):
             raise SlurmFailed(f"{program} is not installed", fix=f"apt-get install {program}")
         return found
 
-    def _popen(self, argv: Sequence[str], log: str) -> subprocess.Popen[bytes]:
+    def _popen(
+        self, argv: Sequence[str], log: str, *, user: str = "root"
+    ) -> subprocess.Popen[bytes]:
         """Start a daemon in this world; it ends with the world."""
         with (self.log_dir / log).open("ab") as output:
             daemon = subprocess.Popen(
-                self.space.enter(argv),
-                env=self.env,
+                self.space.enter(argv, user=user),
+                env=user_env(self.env, user),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -175,6 +182,8 @@ class Controller(Commands):
         for name in ("bin", "log", "run", "state", "spool", "munge", "jobs", "dev", "slurm.conf.d"):
             (self.folder / name).mkdir(mode=0o755)
         (self.folder / "jobs").chmod(0o1777)  # jobs may run as anyone
+        for name in ("log", "run", "state"):
+            shutil.chown(self.folder / name, self.user)
 
     def _write_conf(self) -> None:
         include = self.layout.include
@@ -215,3 +224,18 @@ class Controller(Commands):
             "munged.out",
         )
         self.wait_for((folder / "socket").exists, timedelta(seconds=10), "munged listens")
+
+
+class _OfUser(Commands):
+    """Slurm's commands in a controller's world, as another user of this machine."""
+
+    def __init__(self, controller: Controller, user: str) -> None:
+        self._controller = controller
+        self._user = user
+        self.folder = controller.folder
+        self.log_dir = controller.log_dir
+        self.env = user_env(controller.env, user)
+        self.watched = controller.watched
+
+    def argv(self, program: str, *args: str) -> list[str]:
+        return self._controller.argv(program, *args, user=self._user)

@@ -2,14 +2,16 @@
 
 Run as ``python3 -I keeper.py`` (stdlib only). It reads one JSON line from stdin::
 
-    {"folder": "/tmp/x", "hosts": "/tmp/x/hosts", "tree": null or "/a/root/tree", "binds": [...]}
+    {"folder": "/tmp/x", "hosts": "/tmp/x/hosts", "tree": null or "/a/root/tree", "binds": [...],
+     "reachable": [...]}
 
 and answers with one JSON line, ``{"keeper": PID, "world": PID}`` or ``{"error": TEXT}``.
 
 *World* is a child in a private mount namespace: a hosts file of its own and, with ``tree``, the
 root of another Debian release over which the machine's own folders are mounted at their own
 paths. Nothing is mounted on the machine itself, so nothing has to be unmounted: the mounts end
-with the last process that sees them.
+with the last process that sees them. What is ``reachable`` can be reached there by every user,
+though it may lie in root's home.
 
 Both processes live in an IPC namespace of their own, which everything that is started in the
 world inherits. That makes it an exact mark of ownership, unlike a name or a recorded pid: when
@@ -25,6 +27,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import sys
 import time
 from pathlib import Path
@@ -107,6 +110,24 @@ def _enter_tree(tree: Path, hosts: Path, binds: list[Path]) -> None:
     _check(_libc.umount2(b"/.before", MNT_DETACH), "umount the machine's root")
 
 
+def _open_ways(paths: list[Path]) -> None:
+    """Let every user reach these: a folder on the way that is closed shows nothing but them."""
+    gates = {path: gate for path in paths if (gate := _closed_folder(path)) is not None}
+    held = {path: os.open(path, os.O_PATH) for path in gates}
+    for gate in set(gates.values()):
+        _mount("tmpfs", gate, "tmpfs", data="mode=0755")
+    os.umask(0o022)
+    for path, handle in held.items():
+        _bind(Path(f"/proc/self/fd/{handle}"), path)
+        os.close(handle)
+
+
+def _closed_folder(path: Path) -> Path | None:
+    """The uppermost folder above the path that others may not enter."""
+    above = reversed(path.parents)
+    return next((one for one in above if not one.stat().st_mode & stat.S_IXOTH), None)
+
+
 def _hold_world(spec: dict[str, Any], answer: int) -> NoReturn:
     """In the child: build the mount namespace, say so, and wait to be killed."""
     try:
@@ -116,6 +137,7 @@ def _hold_world(spec: dict[str, Any], answer: int) -> NoReturn:
             _enter_tree(Path(spec["tree"]), Path(spec["hosts"]), [Path(b) for b in spec["binds"]])
         else:
             _bind(Path(spec["hosts"]), Path("/etc/hosts"))
+        _open_ways([Path(path) for path in spec["reachable"]])
     except OSError as error:
         os.write(answer, str(error).encode())
         os._exit(1)

@@ -73,7 +73,8 @@ class Layout:
     whatever else; it is used as it is but for the nodes' ports. timeouts: None leaves them to
     ``include``. settings: global keys on top of everything; list values (SchedulerParameters,
     ...) are joined with what is there. lines: further slurm.conf text. files: further files
-    beside slurm.conf, name -> text (``gres.conf``).
+    beside slurm.conf, name -> text (``gres.conf``). slurm_user: who slurmctld runs as; slurmds
+    are root's always.
     """
 
     nodes: Sequence[CloudNode] = ()
@@ -84,3 +85,4 @@ class Layout:
     lines: Sequence[str] = ()
     include: Path | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    slurm_user: str = "root"

@@ -33,7 +33,7 @@ def conf_files(
     given = merged(layout.programs.settings(), timeouts, layout.settings)
     from_rendered = rendered.settings()
     # A key stands in slurm.conf once: there, or in the rendered file where nothing else sets it.
-    base = _base(folder, port)
+    base = _base(folder, port, layout.slurm_user)
     together = merged(base, from_rendered, given)
     ours = {key.lower() for key in given}
     ours |= {key.lower() for key in base if key.lower() in _LISTS}
@@ -83,12 +83,12 @@ def _join(first: str, second: str) -> str:
     return ",".join(parts.values())
 
 
-def _base(folder: Path, port: int) -> dict[str, str]:
+def _base(folder: Path, port: int, slurm_user: str) -> dict[str, str]:
     return {
         "ClusterName": "flex",
         "SlurmctldHost": f"{os.uname().nodename.split('.')[0]}(127.0.0.1)",
         "SlurmctldPort": str(port),
-        "SlurmUser": "root",
+        "SlurmUser": slurm_user,
         "SlurmdUser": "root",
         "AuthType": "auth/munge",
         "AuthInfo": f"socket={folder}/munge/socket",

@@ -10,6 +10,7 @@ Needs root, as :class:`slurm_flex.demo.controller.Controller` does.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from slurm_flex.demo.flex_daemon import FLEX, FlexDaemon
 from slurm_flex.demo.layout import Layout
 from slurm_flex.demo.release_tree import host_release
 from slurm_flex.demo.site_files import DemoSite
+from slurm_flex.demo.world_space import user_env
 from slurm_flex.emulator.launcher import Emulator
 from slurm_flex.errors import FlexError
 from slurm_flex.hostlist import expand
@@ -58,6 +60,7 @@ class World:
 
     All of it ends with the block, with this process or with :attr:`keeper_pid`. release: of Slurm
     (``24.11``); None is this machine's own. knobs: of the emulator, over the quick ones.
+    slurm_user: who slurmctld and slurm-flex run as; VMs, with their slurmds, are root's always.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class World:
         *,
         release: str | None = None,
         knobs: Mapping[str, object] | None = None,
+        slurm_user: str = "root",
     ) -> None:
         self.site = site
         with tempfile.TemporaryDirectory(prefix="slurm-flex-rendered-") as rendered:
@@ -77,6 +81,7 @@ class World:
                 include=Path(rendered),
                 timeouts=None,
                 settings=_ON_TOP if site.health else {},
+                slurm_user=slurm_user,
             )
             self.slurm = Controller(layout, release=release)
         self.folder = self.slurm.folder
@@ -85,10 +90,9 @@ class World:
         self.gpus = FakeGpus(self.folder / "gpus") if site.health else None
         self.emulator = self._emulator({**KNOBS, **(knobs or {})})
         self.env = {**self.slurm.env, "SLURM_FLEX_CONFIG": str(self.settings_path)}
-        claim = self.slurm.space.claim([])
         self.daemon = FlexDaemon(
-            prefix=claim,
-            env=self.env,
+            prefix=self._as(slurm_user),
+            env=user_env(self.env, slurm_user),
             log=self.slurm.log_dir / "slurm-flex.log",
             run_dir=self.folder / "flex/run",
         )
@@ -104,6 +108,7 @@ class World:
     def __enter__(self) -> World:
         with self._undo as undo:
             self._put_node_files()
+            self._put_folders()
             undo.enter_context(self.emulator)
             undo.callback(self.daemon.forget)
             undo.callback(self.slurm.close)  # first of all, and all at once
@@ -139,23 +144,33 @@ class World:
         )
         self.settings_path.write_text(text)
 
-    def flex(self, *args: str) -> str:
+    def flex(self, *args: str, user: str = "root") -> str:
         """Run a command of slurm-flex and return what it printed. Raises CommandFailed."""
-        done = subprocess.run(
-            [*self.slurm.space.claim([]), *FLEX, *args],
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND,
-            check=False,
-        )
+        done = self.try_flex(*args, user=user)
         if done.returncode != 0:
             raise CommandFailed(
                 f"ended with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}",
                 where=f"slurm-flex {' '.join(args)}",
             )
         return done.stdout
+
+    def try_flex(self, *args: str, user: str = "root") -> subprocess.CompletedProcess[str]:
+        """Run a command of slurm-flex, as a user of this machine, whatever comes of it."""
+        return subprocess.run(
+            [*self._as(user), *FLEX, *args],
+            env=user_env(self.env, user),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND,
+            check=False,
+        )
+
+    def _as(self, user: str) -> list[str]:
+        """What runs a program of ours as a user: inside, where everybody can reach it; only root
+        may come and go."""
+        space = self.slurm.space
+        return space.claim([]) if user == "root" else space.enter([], user=user)
 
     def cloud(self) -> CloudView:
         """What the cloud holds now."""
@@ -211,6 +226,15 @@ class World:
             log=self.slurm.log_dir / "emulator.log",
             prefix=self.slurm.space.claim([]),
         )
+
+    def _put_folders(self) -> None:
+        """As systemd does for User= of the unit (StateDirectory=, RuntimeDirectory=)."""
+        if self.slurm.user == "root":
+            return
+        for name in ("flex", "flex/state", "flex/run"):
+            (self.folder / name).mkdir(mode=0o755)
+        for name in ("flex/state", "flex/run"):
+            shutil.chown(self.folder / name, self.slurm.user, self.slurm.user)
 
     def _put_node_files(self) -> None:
         if self.gpus is None:

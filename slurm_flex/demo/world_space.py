@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,8 @@ from typing import Final
 from slurm_flex.errors import FlexError
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
+# Of the virtualenv and of what it was made from, which pyenv keeps in a home.
+_PYTHON: Final = tuple(dict.fromkeys([sys.prefix, os.path.realpath(sys.base_prefix)]))
 _CLOSING: Final = 30.0  # seconds for killing some dozens of processes; it takes about 0.1
 
 
@@ -34,10 +37,13 @@ class WorldSpace:
 
     folder: private to this world; it is removed when the world ends.
     tree:   root tree of another Debian release, or None for this machine's own programs.
+    for_users: every user in there can reach this Python, the repository and the folder, wherever
+    they lie.
     """
 
-    def __init__(self, *, tree: Path | None = None) -> None:
+    def __init__(self, *, tree: Path | None = None, for_users: bool = False) -> None:
         self.tree = tree
+        self._for_users = for_users
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-flex-"))
         self.folder.chmod(0o755)  # jobs may run as anyone and need slurm.conf and munge's socket
         self.hosts = self.folder / "hosts"
@@ -60,6 +66,7 @@ class WorldSpace:
             "hosts": str(self.hosts),
             "tree": str(self.tree) if self.tree else None,
             "binds": [str(REPOSITORY), str(self.folder)],
+            "reachable": [*_PYTHON, str(REPOSITORY), str(self.folder)] if self._for_users else [],
         }
         if self._keeper.stdin is None or self._keeper.stdout is None:
             raise NoSpace("the keeper has no pipes")
@@ -84,9 +91,12 @@ class WorldSpace:
         with self.hosts.open("w") as file:
             file.writelines(f"127.0.0.1 {name}\n" for name in every)
 
-    def enter(self, argv: Sequence[str]) -> list[str]:
-        """The argv that runs a program in here; a chain of execs, so the pid stays the same."""
-        return [*self.prefix(), "--", *argv]
+    def enter(self, argv: Sequence[str], *, user: str = "") -> list[str]:
+        """The argv that runs a program in here; a chain of execs, so the pid stays the same.
+
+        user: as whom, with no other group than their own; empty is whoever runs the argv.
+        """
+        return [*self.prefix(), *_becoming(user), "--", *argv]
 
     def prefix(self) -> list[str]:
         """``nsenter`` and its options; may be followed by more options, then ``--``."""
@@ -129,3 +139,16 @@ class WorldSpace:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _becoming(user: str) -> list[str]:
+    """Options of nsenter that become a user of this machine; a root tree has the same users."""
+    if not user:
+        return []
+    account = pwd.getpwnam(user)
+    return [f"--setgid={account.pw_gid}", f"--setuid={account.pw_uid}"]
+
+
+def user_env(env: Mapping[str, str], user: str) -> dict[str, str]:
+    """The environment as it would be after su: nothing of whoever became that user."""
+    return {**env, "HOME": pwd.getpwnam(user).pw_dir, "USER": user, "LOGNAME": user}

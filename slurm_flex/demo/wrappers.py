@@ -30,14 +30,14 @@ def write_wrappers(
     """One executable for each (name, path inside the world).
 
     A job inherits the PATH of whoever submitted it: on a node, which is inside already, the
-    wrapper is the program itself.
+    wrapper is the program itself. So it is for everybody but root, who alone can enter.
     """
     for name, path in programs:
         lines = ["#!/bin/sh", f"export SLURM_CONF={shlex.quote(str(conf))}"]
         if in_tree:
             lines.append(f'case "$PWD" in {_ELSEWHERE}) cd / ;; esac')
         program = f'{shlex.quote(path)} "$@"'
-        lines.append(f'[ -z "$SLURMD_NODENAME" ] || exec {program}')
+        lines.append(f'[ -O / ] && [ -z "$SLURMD_NODENAME" ] || exec {program}')
         lines.append(f'exec {shlex.join(prefix)} --wdns="$PWD" -- {program}')
         _executable(folder / name, lines)
 
