@@ -14,7 +14,8 @@ VENV := .venv
 PYTHON ?= python3
 PACKAGES := slurmctld slurmd slurm-client munge python3-venv mmdebstrap procps iproute2 util-linux \
 	ca-certificates chromium
-HOOKS := $(addprefix slurm_flex/,__init__.py hooks.py hook_site.py oneshot.py spool.py wake.py)
+HOOKS := $(addprefix slurm_flex/,__init__.py hooks.py hook_site.py oneshot.py spool.py wake.py \
+	folders.py)
 STAMP := $(VENV)/.installed
 
 install: packages $(STAMP)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from slurm_flex.cluster.settings import Settings
 from slurm_flex.errors import FlexError
+from slurm_flex.folders import how_to_get, make_folder, user_name
+from slurm_flex.render.installed import installed
 
 LOCK_NAME: Final = "acting.lock"
 _LOOK_EVERY_SECONDS: Final = 0.2
@@ -55,10 +58,10 @@ def take_lock(
     """
     file = run_dir / LOCK_NAME
     try:
-        run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_folder(run_dir)
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        fix = "run it as SlurmUser, the owner of that folder"
+        fix = how_to_get(run_dir, user_name(os.geteuid()))
         raise FlexError(error.strerror or str(error), where=str(file), fix=fix) from error
     looks = round(patience.total_seconds() / _LOOK_EVERY_SECONDS)
     while not _lock(handle):
@@ -76,21 +79,42 @@ def take_lock(
     return ActingLock(handle)
 
 
-def check_owner(state_dir: Path) -> None:
-    """Refuse to leave files that the daemon can't write: act as the owner of the state folder.
+def check_user(settings: Settings, env: Mapping[str, str]) -> None:
+    """Refuse to leave files that SlurmUser, whom hooks and daemon run as, couldn't write.
 
-    Raises FlexError. A folder that isn't there yet will be ours.
+    Raises FlexError: root is not for SlurmUser, a folder is somebody else's. A folder that isn't
+    there yet will be ours. It says whom to run it as, or what root does to such a folder.
     """
+    me = user_name(os.geteuid())
+    here = installed(settings, env)
+    slurm_user = here.slurm_user()
+    if me == "root" and slurm_user not in (None, "root"):
+        what = f"SlurmUser is {slurm_user}, and this runs as root: its files would be in the way"
+        raise FlexError(what, where=str(here.slurm_conf), fix=_run_it_as(slurm_user))
+    for folder in (Path(settings.state_dir), Path(settings.run_dir)):
+        owner = _owner_of(folder)
+        if owner in (None, me) or (folder == Path(settings.run_dir) and _may_write(folder)):
+            continue
+        is_right = me == (slurm_user or owner)
+        fix = how_to_get(folder, me) if is_right else _run_it_as(slurm_user or owner)
+        what = f"belongs to user {owner}, and this runs as {me}"
+        raise FlexError(what, where=str(folder), fix=fix)
+
+
+def _run_it_as(user: str | None) -> str:
+    return f"run it as {user}: sudo -u {user} slurm-flex ..."
+
+
+def _owner_of(folder: Path) -> str | None:
     try:
-        owner = state_dir.stat().st_uid
+        return user_name(folder.stat().st_uid)
     except OSError:
-        return
-    if owner != os.geteuid():
-        raise FlexError(
-            f"belongs to user {_user_name(owner)}, and this runs as {_user_name(os.geteuid())}",
-            where=str(state_dir),
-            fix=f"run it as {_user_name(owner)}: sudo -u {_user_name(owner)} slurm-flex ...",
-        )
+        return None
+
+
+def _may_write(folder: Path) -> bool:
+    """By its group, say. What root writes there is in the owner's way."""
+    return os.geteuid() != 0 and os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
 
 
 def _lock(handle: int) -> bool:
@@ -99,12 +123,3 @@ def _lock(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _user_name(number: int) -> str:
-    import pwd  # noqa: PLC0415  # for an error message alone
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)

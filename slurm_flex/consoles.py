@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from slurm_flex.folders import make_folder
+
 FOLDER: Final = "consoles"
 KEPT: Final = 200
 SHOWN_LINES: Final = 20
@@ -24,7 +26,7 @@ def save_console(state_dir: Path, node: str, now: datetime, text: str) -> None:
     """
     folder = state_dir / FOLDER
     with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         file = folder / f"{node}-{now:%Y%m%dT%H%M%SZ}.log"
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as out:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from slurm_flex.folders import give_to_owner, make_folder
+
 FILE_NAME = "slurm-flex.toml"
 SYSTEM_FILE = Path("/etc/slurm-flex") / FILE_NAME
 DEFAULTS = {"run_dir": "/run/slurm-flex", "state_dir": "/var/lib/slurm-flex"}
@@ -120,11 +122,12 @@ def _to_syslog(message: bytes) -> None:
 
 def _append(file: Path, data: bytes) -> None:
     with contextlib.suppress(OSError):
-        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_folder(file.parent)
         if file.exists() and file.stat().st_size > _LARGEST_LOG:
             file.replace(file.with_name(LOG_NAME + ".1"))
         handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(handle, data)
+            give_to_owner(file)
         finally:
             os.close(handle)

@@ -19,6 +19,7 @@ from typing import Final
 
 from slurm_flex.compute.fleet import Operation
 from slurm_flex.errors import FlexError, InputErrors
+from slurm_flex.folders import how_to_get, make_folder, user_name
 from slurm_flex.model import Memory
 from slurm_flex.snapshot import dump_memory, load_memory
 
@@ -199,7 +200,7 @@ def open_store(state_dir: Path, now: datetime) -> Opened:
     """
     path = state_dir / FILE_NAME
     with _said(path):
-        state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_folder(state_dir)
     try:
         return _opened(path)
     except OSError as error:
@@ -324,4 +325,8 @@ def _time(number: int) -> datetime:
 
 def _no_use(path: Path, error: Exception) -> MemoryFileError:
     what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return MemoryFileError(what, where=str(path), fix="see to the disk and to who owns the folder")
+    fix = "see to the disk"
+    ours = (path.parent, *path.parent.glob(f"{path.name}*"))  # the log of writes has its own file
+    if not all(os.access(one, os.W_OK) for one in ours):
+        fix = how_to_get(path.parent, user_name(os.geteuid()))
+    return MemoryFileError(what, where=str(path), fix=fix)

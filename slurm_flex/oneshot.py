@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from slurm_flex import spool
+from slurm_flex.folders import make_folder, user_name
 from slurm_flex.hook_site import LOG_NAME, HookSite
 
 LOCK_NAME = "oneshot.lock"
@@ -32,13 +33,16 @@ def find_command(root: Path) -> Path | None:
 def start(root: Path, site: HookSite, env: Mapping[str, str]) -> str:
     """Start a detached `slurm-flex reconcile --once`, or leave it to the one that runs already.
 
-    Returns what happened, for the log. Raises OSError where there is no place for the lock or no
-    process to be had.
+    Returns what happened, for the log; root starts none for a folder of SlurmUser's. Raises OSError
+    where there is no place for the lock or no process to be had.
     """
     command = find_command(root)
     if command is None:
         return f"no daemon listens in {site.run_dir}, and no slurm-flex program under {root}"
-    site.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_folder(site.run_dir)
+    owner = site.run_dir.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:  # a pass of root's would be refused, and hold the lock
+        return f"no daemon listens in {site.run_dir}; call it as {user_name(owner)}, its owner"
     lock = os.open(site.run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _locked(lock):

@@ -12,6 +12,7 @@ from typing import Final
 
 from slurm_flex.cluster.settings import SYSTEM_FILE
 from slurm_flex.errors import FlexError
+from slurm_flex.folders import make_folder
 
 FOLDER_NAME: Final = "paused"
 _POOL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
@@ -37,7 +38,7 @@ def pause(settings_path: Path | None, pool: str, why: str) -> Path:
     """Pause a pool. `why` is kept in the file, for whoever looks. Raises FlexError."""
     file = folder_beside(settings_path) / pool
     try:
-        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_folder(file.parent)
         file.write_text(why + "\n", encoding="utf-8")
         file.chmod(0o644)
     except OSError as error:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from slurm_flex.folders import give_to_owner, make_folder
+
 FOLDER_NAME = "spool"
 MOST_AT_ONCE = 10_000
 """Records that one pass takes; the rest waits for the next."""
@@ -28,9 +30,7 @@ def put(run_dir: Path, record: Mapping[str, object]) -> Path:
     Raises OSError, for example for a full disk; nothing half-written is left then.
     """
     folder = run_dir / FOLDER_NAME
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _give_to_owner(folder, run_dir)
+    make_folder(folder, 0o700)
     # The time sorts, the rest makes it unique: hooks run side by side and pids come round.
     name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}"
     unfinished, finished = folder / (name + _UNFINISHED), folder / (name + _SUFFIX)
@@ -41,7 +41,7 @@ def put(run_dir: Path, record: Mapping[str, object]) -> Path:
             os.fsync(handle)
         finally:
             os.close(handle)
-        _give_to_owner(unfinished, run_dir)
+        give_to_owner(unfinished)
         unfinished.rename(finished)
     except OSError:
         with contextlib.suppress(OSError):
@@ -92,13 +92,6 @@ def _sweep(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if now - file.stat().st_mtime > _LEFT_BEHIND_SECONDS:
                 file.unlink()
-
-
-def _give_to_owner(file: Path, run_dir: Path) -> None:
-    """What root writes (`slurm-flex unpause`) must be the daemon's, who runs as SlurmUser."""
-    if os.geteuid() == 0:
-        owner = run_dir.stat()
-        os.chown(file, owner.st_uid, owner.st_gid)
 
 
 def _write_all(handle: int, data: bytes) -> None:

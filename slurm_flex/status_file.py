@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurm_flex.errors import FlexError
+from slurm_flex.folders import make_folder
 
 FILE_NAME: Final = "status.json"
 FORMAT: Final = "slurm-flex-status/1"
@@ -21,7 +22,7 @@ FORMAT: Final = "slurm-flex-status/1"
 
 def write(run_dir: Path, status: Mapping[str, Any]) -> None:
     """Replace the status file, readable by everybody. Raises OSError."""
-    run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_folder(run_dir)
     unfinished = run_dir / f".{FILE_NAME}.{os.getpid()}"
     try:
         unfinished.write_text(json.dumps(status, separators=(",", ":")), encoding="utf-8")

@@ -34,7 +34,7 @@ def run() -> None:
 
       sudo -u slurm slurm-flex run
     """
-    from slurm_flex.acting import check_owner, take_lock  # noqa: PLC0415  # slow to import, all
+    from slurm_flex.acting import check_user, take_lock  # noqa: PLC0415  # slow to import, all
     from slurm_flex.assembly import load_outside, memory_opener  # noqa: PLC0415
     from slurm_flex.cluster.site import load_site  # noqa: PLC0415
     from slurm_flex.cycle import Cycle  # noqa: PLC0415
@@ -47,7 +47,7 @@ def run() -> None:
 
     settings = load_site(os.environ).settings
     set_up(settings.log_level)
-    check_owner(Path(settings.state_dir))
+    check_user(settings, os.environ)
     run_dir = Path(settings.run_dir)
 
     def waits(holder: str) -> None:
@@ -93,13 +93,13 @@ def reconcile(
 
         plan(snapshot_file="", as_json=as_json)
         return
-    from slurm_flex.acting import check_owner  # noqa: PLC0415
+    from slurm_flex.acting import check_user  # noqa: PLC0415
     from slurm_flex.cluster.site import load_site  # noqa: PLC0415
     from slurm_flex.logs import set_up  # noqa: PLC0415
 
     settings = load_site(os.environ).settings
     set_up(settings.log_level)
-    check_owner(Path(settings.state_dir))
+    check_user(settings, os.environ)
     report = _passes(settings, once)
     if report is None:
         typer.echo("the daemon runs: it was woken and does it", err=True)

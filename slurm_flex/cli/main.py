@@ -30,6 +30,7 @@ from slurm_flex.cli import (
     replay,
 )
 from slurm_flex.errors import FlexError
+from slurm_flex.folders import give_to_owner
 from slurm_flex.hook_site import HookSite
 
 COMPLETION_VARIABLE = "_SLURM_FLEX_COMPLETE"
@@ -136,6 +137,7 @@ def _kept(text: str) -> str:
             handle, name = tempfile.mkstemp(prefix="error-", suffix=".txt", dir=folder)
             with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
+            give_to_owner(Path(name))
             return name
         except OSError:
             continue

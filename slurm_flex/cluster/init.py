@@ -7,7 +7,6 @@ the same checks as a file written by hand.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from slurm_flex.cluster.settings_doc import toml_value
 from slurm_flex.cluster.site import settle
 from slurm_flex.durations import parse_duration
 from slurm_flex.errors import FlexError, InputErrors
+from slurm_flex.folders import make_folder
 from slurm_flex.text import one_line, whole_number
 
 CLUSTER_FILE: Final = "cluster_config.json"
@@ -126,12 +126,12 @@ def write_new(new: NewCluster, folder: Path) -> tuple[Path, Path]:
     if there:
         raise InputErrors(there)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for path, text in texts.items():
-            # Meant to be read: hooks and the reading commands run as other users.
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
+            with path.open("x", encoding="utf-8") as file:
                 file.write(text)
+            # Meant to be read: hooks and the reading commands run as other users.
+            path.chmod(0o644)
     except OSError as error:
         raise InputErrors([FlexError(error.strerror or str(error), where=str(folder))]) from error
     return folder / CLUSTER_FILE, folder / FILE_NAME

@@ -12,6 +12,7 @@ from typing import Final
 
 from slurm_flex.cluster.site import Site
 from slurm_flex.doctor.check import Check, error, ok, skipped
+from slurm_flex.folders import how_to_get
 from slurm_flex.hook_site import HookSite
 from slurm_flex.render.installed import Installed
 
@@ -70,12 +71,15 @@ def _elsewhere(site: Site, here: Installed) -> Iterator[Check]:
 
 
 def _mute(site: Site, account: Account) -> Iterator[Check]:
-    """The spool belongs to whoever the daemon runs as, which must be SlurmUser."""
-    spool = Path(site.settings.run_dir) / "spool"
-    found = _stat(spool)
-    if isinstance(found, os.stat_result) and not _may(found, account, stat.S_IWUSR):
-        text = f"{account.name}, who is SlurmUser, may not write into {spool}"
-        yield error(NAME, text, "run the daemon as SlurmUser: User= in slurm-flex.service")
+    """All of it belongs to whoever the daemon runs as, which must be SlurmUser."""
+    run_dir, state_dir = Path(site.settings.run_dir), Path(site.settings.state_dir)
+    for top, folder in ((state_dir, state_dir), (run_dir, run_dir), (run_dir, run_dir / "spool")):
+        found = _stat(folder)
+        if isinstance(found, os.stat_result) and not _may(found, account, stat.S_IWUSR):
+            text = f"{account.name}, who is SlurmUser, may not write into {folder}"
+            fix = f"{how_to_get(top, account.name)}; User= in slurm-flex.service is SlurmUser"
+            yield error(NAME, text, fix)
+            return
 
 
 def missing_interpreter(program: Path) -> str:

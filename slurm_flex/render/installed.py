@@ -9,12 +9,16 @@ from typing import Final
 
 from slurm_flex.cluster.settings import Settings
 from slurm_flex.cluster.slurm_keys import Release
+from slurm_flex.errors import FlexError
+from slurm_flex.folders import user_name
+from slurm_flex.render.conf_lines import read_conf
 from slurm_flex.render.oracle import installed_release
 from slurm_flex.slurm.command import SlurmCommands
 from slurm_flex.slurm.errors import SlurmError
 from slurm_flex.slurm.records import parse_nodes
 
 SYSTEM_CONF: Final = "/etc/slurm/slurm.conf"
+_DEFAULT_USER: Final = "root"  # man slurm.conf
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,16 @@ class Installed:
     def release(self) -> Release:
         """Raises FlexError where there is no scontrol, or one that doesn't say its release."""
         return installed_release(self.scontrol())
+
+    def slurm_user(self) -> str | None:
+        """Who slurmctld and its hooks run as, by slurm.conf; None where that can't be read."""
+        try:
+            lines = read_conf(self.slurm_conf)
+        except FlexError:
+            return None
+        named = [line.value for line in lines if line.key.lower() == "slurmuser"]
+        user = named[-1] if named else _DEFAULT_USER
+        return user_name(int(user)) if user.isdecimal() else user
 
     def running(self) -> frozenset[str] | None:
         """The nodes that slurmctld shows as anything but powered down.

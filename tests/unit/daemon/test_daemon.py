@@ -19,11 +19,13 @@ from typing import Any
 import pytest
 
 from slurm_flex import status_file
-from slurm_flex.acting import SomebodyActs, check_owner, take_lock
+from slurm_flex.acting import SomebodyActs, check_user, take_lock
+from slurm_flex.cluster.settings import parse_settings
 from slurm_flex.compute.fleet import Verdict
 from slurm_flex.cycle import Outside, Report
 from slurm_flex.daemon import Daemon, told_to_end
 from slurm_flex.errors import FlexError
+from slurm_flex.folders import user_name
 from slurm_flex.metrics import Metrics
 from slurm_flex.publish import Publisher
 from slurm_flex.reconcile import passes
@@ -275,11 +277,30 @@ def test_a_one_shot_knows_what_another_one_did_between_its_passes(stage: Stage) 
 def test_acting_as_the_wrong_user_is_refused_with_the_right_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_owner(tmp_path)
-    check_owner(tmp_path / "not-there-yet")
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    """tests/cluster/test_owners.py plays it with real users."""
+    me = user_name(os.geteuid())
+    (tmp_path / "slurm.conf").write_text(f"slurmuser={me}\n")
+    folders = {name: str(tmp_path / name) for name in ("state_dir", "run_dir")}
+    settings = parse_settings({**folders, "slurm_conf": str(tmp_path / "slurm.conf")})
+    check_user(settings, {})
+    for folder in folders.values():
+        Path(folder).mkdir()
+    check_user(settings, {})
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(FlexError, match=f"and this runs as 4711 .*: sudo -u {me} slurm-flex"):
+        check_user(settings, {})
+    (tmp_path / "slurm.conf").write_text("SlurmUser=4711\n")
+    with pytest.raises(FlexError, match=f"as root: chown -R 4711: {folders['state_dir']}"):
+        check_user(settings, {})
+
+
+def test_whose_the_folders_are_tells_whom_to_act_as_where_slurm_conf_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = parse_settings({"state_dir": str(tmp_path), "slurm_conf": str(tmp_path / "none")})
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
     with pytest.raises(FlexError, match="sudo -u"):
-        check_owner(tmp_path)
+        check_user(settings, {})
 
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "etc" / "cluster_config.json"

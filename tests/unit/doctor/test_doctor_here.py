@@ -75,6 +75,7 @@ class Controller:
                 "slurm_conf": str(folder / "slurm.conf"),
                 "install_dir": str(install),
                 "run_dir": str(folder / "run"),
+                "state_dir": str(folder / "state"),
                 "endpoint": "http://127.0.0.1:1",
                 "credentials": "anonymous",
                 "cloud_timeout": "1s",
@@ -259,14 +260,20 @@ def test_hooks_that_would_read_other_settings_are_an_error(controller: Controlle
     assert f"beside {controller.folder}/slurm.conf" in found[0].fix
 
 
-def test_a_spool_that_slurmuser_cant_write_is_an_error(controller: Controller) -> None:
-    spool = Path(controller.site.settings.run_dir) / "spool"
-    spool.mkdir(parents=True, mode=0o755)
+@pytest.mark.parametrize("closed", ["run", "run/spool"])
+def test_a_folder_of_ours_that_slurmuser_cant_write_is_an_error(
+    controller: Controller, closed: str
+) -> None:
+    run_dir = Path(controller.site.settings.run_dir)
+    (run_dir / "spool").mkdir(parents=True)
+    for folder in ("run", "run/spool"):
+        (controller.folder / folder).chmod(0o755 if folder == closed else 0o777)
     assert wrong(controller.running()) == []
 
     (found,) = wrong(controller.running(SlurmUser="somebody(4711)"))[-1:]
 
-    assert f"may not write into {spool}" in found.text
+    assert f"may not write into {controller.folder / closed}" in found.text
+    assert f"chown -R somebody: {run_dir}" in found.fix
     assert "User=" in found.fix
 
 

@@ -214,7 +214,8 @@ def test_a_hook_imports_only_the_standard_library_and_starts_no_process(
     foreign = {name.partition(".")[0] for name in seen["modules"]} - {"__main__", "slurm_flex"}
     assert foreign <= set(sys.stdlib_module_names)
     ours = {name for name in seen["modules"] if name.startswith("slurm_flex.")}
-    assert ours == {f"slurm_flex.{name}" for name in "hooks hook_site oneshot spool wake".split()}
+    names = "folders hooks hook_site oneshot spool wake".split()
+    assert ours == {f"slurm_flex.{name}" for name in names}
 
 
 def test_without_a_daemon_a_hook_forks_once_and_the_rest_is_detached(site: Site) -> None:

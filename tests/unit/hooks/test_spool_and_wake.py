@@ -47,7 +47,7 @@ def test_what_root_writes_belongs_to_the_owner_of_the_run_folder(
 ) -> None:
     given: dict[str, tuple[int, int]] = {}
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "chown", lambda file, *who: given.update({Path(file).suffix: who}))
+    monkeypatch.setattr(os, "lchown", lambda file, *who: given.update({Path(file).suffix: who}))
     spool.put(tmp_path, {})
     owner = tmp_path.stat()
     assert given == {"": (owner.st_uid, owner.st_gid), ".new": (owner.st_uid, owner.st_gid)}
