@@ -6,6 +6,7 @@ The one place that knows which backend is behind a Protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,8 @@ from slurm_flex.cluster.site import Site, load_site
 from slurm_flex.compute import open_fleet
 from slurm_flex.cycle import Outside
 from slurm_flex.errors import InputErrors
-from slurm_flex.memory import MemoryFileError, Opened, open_journal, open_store
+from slurm_flex.hook_site import may_be_a_file
+from slurm_flex.memory import FILE_NAME, MemoryFileError, Opened, open_journal, open_store
 from slurm_flex.model import Memory, Snapshot
 from slurm_flex.observe import observe
 from slurm_flex.slurm import open_controller
@@ -48,24 +50,33 @@ def memory_opener(settings: Settings) -> Callable[[datetime], Opened]:
     return lambda now: open_store(Path(settings.state_dir), now)
 
 
-def look_once(env: Mapping[str, str]) -> tuple[Snapshot, Memory]:
-    """What a pass would see now, and the memory that it would have. Changes nothing.
+@dataclass(frozen=True)
+class Look:
+    """What a pass would see now, and the memory that it would have. complaint: why that memory
+    isn't the daemon's but an empty one."""
 
-    Memory that can't be read by us, or isn't there, is an empty one.
-    """
+    snapshot: Snapshot
+    memory: Memory
+    complaint: str = ""
+
+
+def look_once(env: Mapping[str, str]) -> Look:
+    """Changes nothing. Raises FlexError: bad files, or no credentials."""
     outside = load_outside(env)
     seen = observe(outside.site, outside.controller, outside.fleet, datetime.now(timezone.utc))
-    return seen.snapshot, _memory(outside.site.settings)
+    try:
+        return Look(seen.snapshot, _memory(outside.site.settings))
+    except (MemoryFileError, InputErrors) as error:
+        return Look(seen.snapshot, Memory(), f"without the daemon's memory: {error}")
 
 
 def _memory(settings: Settings) -> Memory:
-    try:
-        journal = open_journal(Path(settings.state_dir))
-    except MemoryFileError:
-        return Memory()
+    """Raises MemoryFileError, and InputErrors for one that no release wrote."""
+    state_dir = Path(settings.state_dir)
+    if not may_be_a_file(state_dir / FILE_NAME):
+        return Memory()  # no pass has been yet
+    journal = open_journal(state_dir)
     try:
         return journal.load()
-    except (MemoryFileError, InputErrors):
-        return Memory()
     finally:
         journal.close()

@@ -67,14 +67,15 @@ def find_settings_file(env: Mapping[str, str]) -> Path | None:
         return Path(named)
     slurm_conf = env.get("SLURM_CONF")
     places = [Path(slurm_conf).parent / FILE_NAME] if slurm_conf else []
-    return next((place for place in (*places, SYSTEM_FILE) if _is_file(place)), None)
+    return next((place for place in (*places, SYSTEM_FILE) if may_be_a_file(place)), None)
 
 
-def _is_file(place: Path) -> bool:
+def may_be_a_file(place: Path) -> bool:
+    """In a folder that may not be entered it counts as there: reading it says what is wrong."""
     try:
         return place.is_file()
-    except OSError:  # a folder that may not be entered
-        return False
+    except OSError:
+        return True
 
 
 def _plain_keys(text: str) -> Mapping[str, object]:

@@ -43,7 +43,8 @@ def read(run_dir: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise FlexError("there is no status yet", where=str(file), fix=fix) from error
     except OSError as error:
-        raise FlexError(error.strerror or str(error), where=str(file)) from error
+        fix = f"it is meant for everybody: as root, chmod a+rx {run_dir} and the folders above it"
+        raise FlexError(error.strerror or str(error), where=str(file), fix=fix) from error
     except (ValueError, RecursionError) as error:
         raise FlexError(f"is not JSON: {error}", where=str(file), fix=fix) from error
     if not isinstance(status, dict) or status.get("format") != FORMAT:

@@ -37,12 +37,20 @@ _SLACK = timedelta(seconds=90)
 
 def _status() -> tuple[dict[str, Any], datetime]:
     """The status file and the time it tells of. Says so if it is old."""
-    status = status_file.read(HookSite(os.environ).run_dir)
+    status = status_file.read(_site().run_dir)
     moment = clock(status["time"]) or utc_now()
     age = utc_now() - moment
     if age > timedelta(seconds=status["daemon"]["next_pass"]) * 2 + _SLACK:
         warn(f"this is {humanize(age)} old: is slurm-flex running?")
     return status, moment
+
+
+def _site() -> HookSite:
+    """Where everything is. Says so if the settings can't be read: it is elsewhere then."""
+    site = HookSite(os.environ)
+    if site.complaint:
+        warn(site.complaint)
+    return site
 
 
 def status(as_json: Json = False) -> None:
@@ -274,8 +282,9 @@ def events(
     """
     earliest = utc_now() - parse_duration(since_when)
     seen = 0
+    site = _site()
     while True:
-        for event in _events(earliest, seen):
+        for event in _events(site, earliest, seen):
             seen = max(seen, event["id"])
             if as_json and follow:
                 typer.echo(_one_line_json(event))
@@ -288,7 +297,7 @@ def events(
             break
         time.sleep(_FOLLOW_SECONDS)
     if as_json:
-        print_json(_events(earliest, 0))
+        print_json(_events(site, earliest, 0))
     elif not seen:
         typer.echo(f"nothing happened within {since_when}")
 
@@ -299,12 +308,11 @@ def _one_line_json(event: dict[str, Any]) -> str:
     return json.dumps(event, ensure_ascii=False)
 
 
-def _events(earliest: datetime, after: int) -> list[dict[str, Any]]:
+def _events(site: HookSite, earliest: datetime, after: int) -> list[dict[str, Any]]:
     """From the journal; for those who may not read it, out of the status file."""
     from slurm_flex.memory import MemoryFileError, open_journal  # noqa: PLC0415  # slow to import
     from slurm_flex.status import entry_as_json  # noqa: PLC0415
 
-    site = HookSite(os.environ)
     try:
         journal = open_journal(site.state_dir)
     except MemoryFileError:

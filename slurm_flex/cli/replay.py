@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slurm_flex.cli.output import print_json, print_table
+from slurm_flex.cli.output import print_json, print_table, warn
 from slurm_flex.cli.reading import Json
 from slurm_flex.errors import FlexError
 
@@ -109,7 +109,10 @@ def _replayed(file: str) -> tuple[Snapshot, Memory]:
 
 
 def _observe_live() -> tuple[Snapshot, Memory]:
-    """What a pass would see now. Memory as it is on the disk, empty if it can't be read by us."""
+    """What a pass would see now. Says so if the memory on the disk can't be read by us."""
     from slurm_flex.assembly import look_once  # noqa: PLC0415  # slow to import
 
-    return look_once(os.environ)
+    look = look_once(os.environ)
+    if look.complaint:
+        warn(look.complaint)
+    return look.snapshot, look.memory

@@ -16,6 +16,7 @@ from slurm_flex.cluster.reader import closest
 from slurm_flex.cluster.setting_fields import SECTIONS, Settings
 from slurm_flex.durations import format_duration
 from slurm_flex.errors import FlexError, InputErrors
+from slurm_flex.hook_site import may_be_a_file
 from slurm_flex.text import one_line
 
 if sys.version_info >= (3, 11):
@@ -55,7 +56,7 @@ def find_settings_file(env: Mapping[str, str]) -> Path | None:
         return Path(named)
     slurm_conf = env.get("SLURM_CONF")
     places = [Path(slurm_conf).parent / FILE_NAME] if slurm_conf else []
-    return next((place for place in (*places, SYSTEM_FILE) if place.is_file()), None)
+    return next((place for place in (*places, SYSTEM_FILE) if may_be_a_file(place)), None)
 
 
 def load_settings(path: Path | None = None) -> Settings:

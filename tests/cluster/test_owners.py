@@ -154,3 +154,20 @@ def test_root_that_looks_or_tries_a_hook_leaves_nothing_in_slurm_users_way(host:
     host.flex("unpause", "a3u", user="root", code=0)
     assert log.read_text().count("called for demo-a3u-") == 2
     assert host.foreign() == []
+
+
+def test_anybody_is_told_what_they_may_not_read(host: Host) -> None:
+    for folder in (host.run_dir, host.state_dir):
+        host.make(folder)
+    host.flex("reconcile", "--once", user=SLURM_USER)
+    memory = host.state_dir / "memory.sqlite"
+    assert f"without the daemon's memory: {memory}" in host.flex("plan", user=ANYBODY).stderr
+    host.run_dir.chmod(0o700)
+    assert "meant for everybody" in host.flex("status", user=ANYBODY, code=1).stderr
+    settings = host.folder / "slurm-flex.toml"
+    settings.chmod(0o600)
+    for command in ("status", "plan"):
+        assert f"{settings}" in host.flex(command, user=ANYBODY, code=1).stderr
+    host.folder.chmod(0o700)
+    for command in ("events", "plan"):
+        assert f"{settings}" in host.flex(command, user=ANYBODY, code=1).stderr
