@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,16 @@ def test_the_fewest_answers_make_a_cluster(tmp_path: Path) -> None:
     assert site.cluster.slurm.home_directory_storage == home
     assert site.settings.node_image == FEWEST["image"]
     assert render_slurm_conf(site.cluster, site.settings, "24.11")
+
+
+def test_slurm_user_can_read_what_root_writes_under_a_closed_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        paths = write_new(new_cluster(FEWEST), tmp_path / "etc")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o644, 0o644]
+    assert stat.S_IMODE((tmp_path / "etc").stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize(
