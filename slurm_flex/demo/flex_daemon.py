@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,6 +108,13 @@ class FlexDaemon:
 
     def _tail(self) -> str:
         return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-_TAIL:])
+
+
+def make_folders(folder: Path, user: str) -> None:
+    """``state`` and ``run``, as systemd makes them for User= of the unit (StateDirectory=, ...)."""
+    for name in ("state", "run"):
+        (folder / name).mkdir(mode=0o755, parents=True)
+        shutil.chown(folder / name, user)
 
 
 FLEX: Final = (sys.executable, "-m", "slurm_flex.cli.main")

@@ -10,7 +10,6 @@ Needs root, as :class:`slurm_flex.demo.controller.Controller` does.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from slurm_flex.demo.cloud_view import CloudView, read_cloud
 from slurm_flex.demo.commands import NotInTime
 from slurm_flex.demo.controller import Controller
 from slurm_flex.demo.fakegpu import FakeGpus
-from slurm_flex.demo.flex_daemon import FLEX, FlexDaemon
+from slurm_flex.demo.flex_daemon import FLEX, FlexDaemon, make_folders
 from slurm_flex.demo.layout import Layout
 from slurm_flex.demo.release_tree import host_release
 from slurm_flex.demo.site_files import DemoSite
@@ -91,7 +90,7 @@ class World:
         self.emulator = self._emulator({**KNOBS, **(knobs or {})})
         self.env = {**self.slurm.env, "SLURM_FLEX_CONFIG": str(self.settings_path)}
         self.daemon = FlexDaemon(
-            prefix=self._as(slurm_user),
+            prefix=self.slurm.space.as_user(slurm_user),
             env=user_env(self.env, slurm_user),
             log=self.slurm.log_dir / "slurm-flex.log",
             run_dir=self.folder / "flex/run",
@@ -108,7 +107,7 @@ class World:
     def __enter__(self) -> World:
         with self._undo as undo:
             self._put_node_files()
-            self._put_folders()
+            make_folders(self.folder / "flex", self.slurm.user)
             undo.enter_context(self.emulator)
             undo.callback(self.daemon.forget)
             undo.callback(self.slurm.close)  # first of all, and all at once
@@ -157,7 +156,7 @@ class World:
     def try_flex(self, *args: str, user: str = "root") -> subprocess.CompletedProcess[str]:
         """Run a command of slurm-flex, as a user of this machine, whatever comes of it."""
         return subprocess.run(
-            [*self._as(user), *FLEX, *args],
+            [*self.slurm.space.as_user(user), *FLEX, *args],
             env=user_env(self.env, user),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -165,12 +164,6 @@ class World:
             timeout=_COMMAND,
             check=False,
         )
-
-    def _as(self, user: str) -> list[str]:
-        """What runs a program of ours as a user: inside, where everybody can reach it; only root
-        may come and go."""
-        space = self.slurm.space
-        return space.claim([]) if user == "root" else space.enter([], user=user)
 
     def cloud(self) -> CloudView:
         """What the cloud holds now."""
@@ -226,15 +219,6 @@ class World:
             log=self.slurm.log_dir / "emulator.log",
             prefix=self.slurm.space.claim([]),
         )
-
-    def _put_folders(self) -> None:
-        """As systemd does for User= of the unit (StateDirectory=, RuntimeDirectory=)."""
-        if self.slurm.user == "root":
-            return
-        for name in ("flex", "flex/state", "flex/run"):
-            (self.folder / name).mkdir(mode=0o755)
-        for name in ("flex/state", "flex/run"):
-            shutil.chown(self.folder / name, self.slurm.user, self.slurm.user)
 
     def _put_node_files(self) -> None:
         if self.gpus is None:

@@ -107,6 +107,11 @@ class WorldSpace:
         """The argv that runs a program on the machine as it is, but ends it with this world."""
         return ["/usr/bin/nsenter", f"--ipc=/proc/{self.world_pid}/ns/ipc", "--", *argv]
 
+    def as_user(self, user: str) -> list[str]:
+        """What runs a program of ours as a user of this machine: only root may come and go;
+        everybody else is inside, where they can reach it."""
+        return self.claim([]) if user == "root" else self.enter([], user=user)
+
     def owns(self, pid: int) -> bool:
         """Whether a process is alive and was started in this world."""
         try:

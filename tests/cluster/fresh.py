@@ -19,10 +19,10 @@ from typing import Any
 
 from slurm_flex.demo.controller import Controller
 from slurm_flex.demo.fakegpu import FakeGpus
-from slurm_flex.demo.flex_daemon import FLEX, FlexDaemon
+from slurm_flex.demo.flex_daemon import FLEX, FlexDaemon, make_folders
 from slurm_flex.demo.layout import Layout
 from slurm_flex.demo.ports import free_ports
-from slurm_flex.demo.world_space import REPOSITORY
+from slurm_flex.demo.world_space import REPOSITORY, user_env
 from slurm_flex.emulator.launcher import Emulator
 from slurm_flex.hostlist import expand
 
@@ -37,8 +37,6 @@ ONE_MACHINE: Mapping[str, str] = {
     "SlurmctldPidFile": "{folder}/run/slurmctld.pid",
     "SlurmctldLogFile": "{folder}/log/slurmctld.log",
     "SlurmctldDebug": "debug",
-    # The daemon runs as SlurmUser, and the Python of a test run may be root's alone.
-    "SlurmUser": "root",
     # No systemd, and the machine's cgroups are its own.
     "ProctrackType": "proctrack/linuxproc",
     "TaskPlugin": "task/none",
@@ -47,13 +45,20 @@ ONE_MACHINE: Mapping[str, str] = {
 }
 
 
+SLURM_USER = "slurm"  # as `render --full` has it
+
+
 class Fresh:
-    """folder: slurm.conf's. slurm: the controller, not running until :meth:`start_slurm`."""
+    """folder: slurm.conf's. slurm: the controller, not running until :meth:`start_slurm`.
+
+    The operator is root; slurmctld and the daemon are SlurmUser.
+    """
 
     def __init__(self, release: str) -> None:
         self.release = release
         self._undo = ExitStack()
-        self.slurm = Controller(Layout(timeouts=None), release=release)
+        layout = Layout(timeouts=None, slurm_user=SLURM_USER)
+        self.slurm = Controller(layout, release=release)
         self._undo.callback(self.slurm.close)
         self.folder = self.slurm.folder
         for name in ("slurm.conf", "cgroup.conf"):  # the demo's own
@@ -75,11 +80,12 @@ class Fresh:
             prefix=self._claim,
         )
         self.daemon = FlexDaemon(
-            prefix=self._claim,
-            env=self.env,
+            prefix=self.slurm.space.as_user(SLURM_USER),
+            env=user_env(self.env, SLURM_USER),
             log=self.slurm.log_dir / "slurm-flex.log",
             run_dir=self.folder / "flex/run",
         )
+        make_folders(self.folder / "flex", SLURM_USER)
         home = self.folder / "nfs" / SHARE
         home.mkdir(parents=True)
         shutil.copy(self.folder / "munge/key", home / "munge.key")
