@@ -30,23 +30,25 @@ class Partition:
 
 @dataclass(frozen=True)
 class Programs:
-    """What slurmctld and slurmd call; None leaves the key out."""
+    """What slurmctld and slurmd call; None leaves the key out, a relative path is the cluster's."""
 
     resume: Path | None = None
     suspend: Path | None = None
     resume_fail: Path | None = None
     prolog: Path | None = None
     epilog: Path | None = None
+    health_check: Path | None = None
 
-    def settings(self) -> dict[str, str]:
+    def settings(self, folder: Path) -> dict[str, str]:
         named = {
             "ResumeProgram": self.resume,
             "SuspendProgram": self.suspend,
             "ResumeFailProgram": self.resume_fail,
             "Prolog": self.prolog,
             "Epilog": self.epilog,
+            "HealthCheckProgram": self.health_check,
         }
-        return {key: str(path) for key, path in named.items() if path is not None}
+        return {key: str(folder / path) for key, path in named.items() if path is not None}
 
 
 @dataclass(frozen=True)

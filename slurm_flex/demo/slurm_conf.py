@@ -30,7 +30,7 @@ def conf_files(
         rendered = read_rendered(layout.include, port + 1)
     own_first_port = port + 1 + len(rendered.nodes)
     timeouts = layout.timeouts.settings() if layout.timeouts is not None else {}
-    given = merged(layout.programs.settings(), timeouts, layout.settings)
+    given = merged(layout.programs.settings(folder), timeouts, layout.settings)
     from_rendered = rendered.settings()
     # A key stands in slurm.conf once: there, or in the rendered file where nothing else sets it.
     base = _base(folder, port, layout.slurm_user)

@@ -10,6 +10,7 @@ Needs root, as :class:`slurm_flex.demo.controller.Controller` does.
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,10 +26,10 @@ from slurm_flex.demo.commands import NotInTime
 from slurm_flex.demo.controller import Controller
 from slurm_flex.demo.fakegpu import FakeGpus
 from slurm_flex.demo.flex_daemon import FLEX, FlexDaemon, make_folders
-from slurm_flex.demo.layout import Layout
+from slurm_flex.demo.layout import Layout, Programs
 from slurm_flex.demo.release_tree import host_release
 from slurm_flex.demo.site_files import DemoSite
-from slurm_flex.demo.world_space import user_env
+from slurm_flex.demo.world_space import REPOSITORY, user_env
 from slurm_flex.emulator.launcher import Emulator
 from slurm_flex.errors import FlexError
 from slurm_flex.hostlist import expand
@@ -44,6 +45,7 @@ KNOBS: Final[Mapping[str, object]] = {
 }
 _COMMAND: Final = 120.0  # seconds for one call of slurm-flex
 _NO_INSTANCE_ID: Final = "22.05"  # slurmd --instance-id came with 23.11
+_HEALTH_CHECK: Final = Path("bin/health")
 _ON_TOP: Final = {
     "PrologFlags": "Alloc",
     "SchedulerParameters": "nohold_on_prolog_fail",
@@ -80,6 +82,7 @@ class World:
                 include=Path(rendered),
                 timeouts=None,
                 settings=_ON_TOP if site.health else {},
+                programs=Programs(health_check=_HEALTH_CHECK if site.health else None),
                 slurm_user=slurm_user,
             )
             self.slurm = Controller(layout, release=release)
@@ -231,6 +234,12 @@ class World:
                 "slurm_conf": str(self.slurm.conf_path),
             }
             (self.folder / f"node-{name}.json").write_text(json.dumps(about, indent=2))
+        # slurmd gives this program no SLURM_CONF, by which the others find the node's file.
+        health = self.folder / _HEALTH_CHECK
+        environment = f"SLURM_CONF={shlex.quote(str(self.slurm.conf_path))}"
+        program = shlex.quote(str(REPOSITORY / "scripts/health.py"))
+        health.write_text(f"#!/bin/sh\n{environment} exec {program}\n")
+        health.chmod(0o755)
 
 
 def _concerns(record: str, nodes: frozenset[str]) -> bool:

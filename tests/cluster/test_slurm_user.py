@@ -7,11 +7,13 @@ import pwd
 import stat
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from slurm_flex.demo.site_files import DemoPool, DemoSite
 from slurm_flex.demo.world import World
+from slurm_flex.health.node import NODE_FIELDS
 from tests.cluster.side_by_side import Stage
 from tests.cluster.watch import TICK, Watch
 
@@ -72,6 +74,11 @@ def test_a_node_drains_itself_before_a_job_and_is_replaced(users: Watch) -> None
     users.until(lambda: users.vms("sick") != before, "its VM is deleted")
     users.slurm.of_user(ORDINARY).scancel(job)
     told = users.world.daemon.status()["events"]
+    here = users.world.folder / "health" / node / f"{node}.cursor.json"
+    assert here.exists()
+    assert not (Path(NODE_FIELDS["state"].default) / here.name).exists(), (
+        "checks keep to the cluster's folder"
+    )
     (drain,) = [one["text"] for one in told if one["kind"] == "VM_SLURM_DRAIN"]
     assert "slurm-flex:" in drain
     users.nothing_is_left_of("sick")
