@@ -20,6 +20,9 @@ pytestmark = pytest.mark.cluster
 
 AT_ONCE = timedelta(seconds=20)
 ZONE = "projects/p1/zones/us-central1-a"
+# slurmd got --instance-id with 23.11. slurmctld 26.05.5 logs it ("powered up with instance_id=")
+# and shows it nowhere; the node is told from its VM as on 22.05.
+KEEP_THE_INSTANCE_ID = ("24.11",)
 
 
 @pytest.fixture
@@ -95,7 +98,7 @@ def test_a_resize_request_becomes_slurmds_that_register_and_die_with_their_vm(
         node = controller.wait_for_node(
             name, AT_ONCE, has="IDLE+CLOUD", lacks="POWERED_DOWN+POWERING_UP"
         )
-        if release != "22.05":
+        if release in KEEP_THE_INSTANCE_ID:
             assert node["InstanceId"] == instances(emulator)[name]["id"]
 
     job = controller.sbatch("-N2", script="#!/bin/sh\nsrun /bin/sleep 600\n")
@@ -107,7 +110,8 @@ def test_a_resize_request_becomes_slurmds_that_register_and_die_with_their_vm(
     controller.wait_for(lambda: not find({lost}), AT_ONCE, "all of the VM is gone")
     assert find({kept}), "the other VM lives on"
     assert controller.job(job)["JobState"] == "RUNNING", "nobody has told Slurm"
-    assert controller.flags("c1-gx-0") == {"MIXED", "CLOUD"}
+    # A message that is due just then finds it silent (26.05); DOWN takes SlurmdTimeout.
+    assert controller.flags("c1-gx-0") - {"NOT_RESPONDING"} == {"MIXED", "CLOUD"}
 
 
 def runs(vm: str, program: str) -> bool:
